@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: MIT */
+/* All of pcpool's interface but the opt-in inline fast path. */
+#ifndef PCPOOL_PCPOOL_H
+#define PCPOOL_PCPOOL_H
+
+#include <pcpool/cache.h>
+#include <pcpool/percpu.h>
+#include <pcpool/stats.h>
+
+#endif /* PCPOOL_PCPOOL_H */

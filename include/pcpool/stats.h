@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * What the library did and holds: snapshots of counters, and a text print.
+ *
+ * Counters are kept per slot and summed on read. A snapshot taken while other
+ * threads work is a little blurred; at rest it is exact.
+ */
+#ifndef PCPOOL_STATS_H
+#define PCPOOL_STATS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <pcpool/cache.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** One cache. Clear it and set stats_size first. */
+struct pcpool_cache_stats {
+	/** Set by the caller: sizeof(struct pcpool_cache_stats). */
+	size_t stats_size;
+
+	/* Shape. */
+	uint64_t object_size;     /**< as asked for, bytes */
+	uint64_t stride;          /**< distance between two objects, bytes */
+	uint64_t slab_size;       /**< address range of a slab, bytes */
+	uint64_t objects_per_slab;
+	uint64_t slab_overhead;   /**< bytes of a slab that hold no object */
+	uint64_t sheaf_capacity;
+
+	/* Now. */
+	uint64_t slabs;           /**< slabs that exist, waiting ones too */
+	uint64_t partial;         /**< slabs on the nodes' partial lists */
+	uint64_t waiting;         /**< empty slabs queued for their death */
+	uint64_t total_objects;   /**< slabs * objects_per_slab */
+	uint64_t objects;         /**< objects out of their slabs: live or cached */
+	uint64_t live;            /**< handed out and not given back */
+	uint64_t cached;          /**< in sheaves: slots and barns */
+	uint64_t built;           /**< constructed now: ctor_ok - dtor */
+	uint64_t sheaves;         /**< sheaves that exist */
+	uint64_t metadata_bytes;  /**< cache, slots, sheaves, barns */
+
+	/* Since creation. Names as in SLUB where it has one. */
+	uint64_t ctor_ok;         /**< successful constructor calls */
+	uint64_t ctor_fail;       /**< failed constructor calls */
+	uint64_t dtor;            /**< destructor calls */
+	uint64_t mem_fail;        /**< slabs that could not be had for memory */
+	uint64_t lost_in_fork;    /**< built objects that other threads held
+				   *   inside pcpool when this child was forked */
+	uint64_t alloc_fastpath;  /**< allocations from the slot's main sheaf */
+	uint64_t alloc_slowpath;  /**< all others */
+	uint64_t free_fastpath;   /**< frees into the slot's main sheaf */
+	uint64_t free_slowpath;   /**< all others */
+	uint64_t alloc_fail;      /**< allocations that failed */
+	uint64_t alloc_slab;      /**< slabs made */
+	uint64_t free_slab;       /**< slabs released */
+	uint64_t free_add_partial;    /**< slabs linked to a partial list */
+	uint64_t free_remove_partial; /**< slabs unlinked from one */
+	uint64_t cmpxchg_fail;    /**< slab word CAS that lost */
+	uint64_t barn_get;        /**< full sheaves taken from a barn */
+	uint64_t barn_get_fail;   /**< barn had none */
+	uint64_t barn_put;        /**< full sheaves put into a barn */
+	uint64_t barn_put_fail;   /**< barn was full */
+	uint64_t sheaf_alloc;     /**< sheaves made */
+	uint64_t sheaf_free;      /**< sheaves released */
+	uint64_t sheaf_refill;    /**< sheaves filled from slabs */
+	uint64_t sheaf_flush;     /**< sheaves emptied into slabs */
+	uint64_t rseq_abort;      /**< sections the kernel restarted (slow counts) */
+	uint64_t bypass;          /**< calls that went past the slots */
+	uint64_t drain;           /**< drains of all slots */
+	uint64_t drain_retry;     /**< slots closed again, a local commit had won */
+	uint64_t drain_fail;      /**< slots not drained: the fence failed */
+	uint64_t list_lock;       /**< list_lock acquisitions */
+	uint64_t list_lock_contended; /**< of these, not had at the first try */
+};
+
+/** Fill *stats. Returns 0, or EINVAL when an argument is NULL or stats_size is
+ *  not one this library knows. Takes the cache's drain lock. */
+int pcpool_cache_stats(struct pcpool_cache *cache,
+		       struct pcpool_cache_stats *stats);
+
+/** The per-CPU region allocator and the process as a whole. */
+struct pcpool_percpu_stats {
+	size_t stats_size;        /**< set by the caller */
+	uint64_t slots;           /**< copies of each region */
+	uint64_t unit_size;       /**< bytes of one slot's part of a chunk */
+	uint64_t chunks;          /**< chunks that exist */
+	uint64_t regions;         /**< live regions */
+	uint64_t region_bytes;    /**< bytes of one copy of all live regions */
+	uint64_t populated_bytes; /**< bytes of one unit's worth of touched pages,
+				   *   over all chunks */
+	uint64_t mutex;           /**< growth mutex acquisitions */
+	uint64_t map_lock;        /**< map (leaf) lock acquisitions */
+	uint64_t chunk_alloc;     /**< chunks made */
+	uint64_t chunk_free;      /**< chunks given back */
+	uint64_t alloc_fail;      /**< allocations that failed */
+};
+
+/** Fill *stats. Returns 0, or EINVAL as above. */
+int pcpool_percpu_stats(struct pcpool_percpu_stats *stats);
+
+/** How slots are found: "rseq" or "lock". Static string. */
+const char *pcpool_mode(void);
+/** What indexes slots: "cpu", "cid", or "hint" in lock mode. Static string. */
+const char *pcpool_index(void);
+/** Why that mode: one line for a person. Static string. */
+const char *pcpool_mode_reason(void);
+/** The library's version, "MAJOR.MINOR.PATCH". */
+const char *pcpool_version(void);
+
+/**
+ * Print mode, regions and every cache as text to a file descriptor. Names are
+ * printed with control characters, quotes and backslashes escaped.
+ * Returns 0, or the errno value of write(2).
+ */
+int pcpool_print(int fd);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* PCPOOL_STATS_H */
