@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Mutexes with ranks. In a debug build each thread keeps how many locks of
+ * each rank it holds; that is the only per-thread state, and only there.
+ */
+#include <config.h>
+
+#include "base/lock.h"
+#include "base/report.h"
+
+#if PCP_DEBUG
+static __thread unsigned char held[PCP_RANK_COUNT];
+
+static void note_acquire(const struct pcp_lock *lock, bool nested)
+{
+	unsigned int limit = (unsigned int)lock->rank + (nested ? 1U : 0U);
+
+	for (unsigned int rank = limit; rank < PCP_RANK_COUNT; rank++)
+		if (held[rank])
+			pcp_die(NULL, lock, __builtin_return_address(0),
+				"lock of rank %d taken while rank %u is held",
+				(int)lock->rank, rank);
+	held[lock->rank]++;
+}
+
+static void note_release(const struct pcp_lock *lock)
+{
+	if (!held[lock->rank])
+		pcp_die(NULL, lock, __builtin_return_address(0),
+			"lock of rank %d released but not held",
+			(int)lock->rank);
+	held[lock->rank]--;
+}
+
+void pcp_assert_held(enum pcp_rank rank)
+{
+	if (!held[rank])
+		pcp_die(NULL, NULL, __builtin_return_address(0),
+			"a lock of rank %d should be held here", (int)rank);
+}
+
+void pcp_assert_unlocked(void)
+{
+	for (unsigned int rank = 0; rank < PCP_RANK_COUNT; rank++)
+		if (held[rank])
+			pcp_die(NULL, NULL, __builtin_return_address(0),
+				"a callback runs with a lock of rank %u held",
+				rank);
+}
+#else
+static inline void note_acquire(const struct pcp_lock *lock, bool nested)
+{
+	(void)lock;
+	(void)nested;
+}
+static inline void note_release(const struct pcp_lock *lock)
+{
+	(void)lock;
+}
+#endif
+
+void pcp_lock_init(struct pcp_lock *lock, enum pcp_rank rank)
+{
+	pthread_mutex_init(&lock->mutex, NULL);
+	lock->rank = rank;
+}
+
+void pcp_lock_destroy(struct pcp_lock *lock)
+{
+	pthread_mutex_destroy(&lock->mutex);
+}
+
+PCP_NO_TSA void pcp_lock(struct pcp_lock *lock)
+{
+	note_acquire(lock, false);
+	pthread_mutex_lock(&lock->mutex);
+}
+
+PCP_NO_TSA bool pcp_trylock(struct pcp_lock *lock)
+{
+	if (pthread_mutex_trylock(&lock->mutex))
+		return false;
+	/* A try cannot deadlock, but is held to the order all the same. */
+	note_acquire(lock, false);
+	return true;
+}
+
+PCP_NO_TSA void pcp_unlock(struct pcp_lock *lock)
+{
+	note_release(lock);
+	pthread_mutex_unlock(&lock->mutex);
+}
+
+PCP_NO_TSA void pcp_lock_nested(struct pcp_lock *lock)
+{
+	note_acquire(lock, true);
+	pthread_mutex_lock(&lock->mutex);
+}
+
+PCP_NO_TSA void pcp_lock_reinit(struct pcp_lock *lock)
+{
+	note_release(lock);
+	/* The forking thread is this thread, so it owns the mutex and may
+	 * unlock it; waiters that the parent had do not exist here. */
+	pthread_mutex_unlock(&lock->mutex);
+	pthread_mutex_init(&lock->mutex, NULL);
+}
