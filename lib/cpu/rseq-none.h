@@ -1,0 +1,74 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A machine (or libc) without sections: every one refuses, and the mode is
+ * never rseq.
+ */
+#ifndef PCP_CPU_RSEQ_NONE_H
+#define PCP_CPU_RSEQ_NONE_H
+
+PCP_INLINE enum pcp_section pcp_rseq_pop(const void *slots, void **obj)
+{
+	(void)slots;
+	(void)obj;
+	return PCP_REFUSED;
+}
+
+PCP_INLINE enum pcp_section pcp_rseq_push(const void *slots, void *obj)
+{
+	(void)slots;
+	(void)obj;
+	return PCP_REFUSED;
+}
+
+PCP_INLINE enum pcp_section pcp_rseq_pop_many(const void *slots, size_t n,
+					      void **objs, size_t *done)
+{
+	(void)slots;
+	(void)n;
+	(void)objs;
+	(void)done;
+	return PCP_REFUSED;
+}
+
+PCP_INLINE enum pcp_section pcp_rseq_push_many(const void *slots, size_t n,
+					       void *const *objs, size_t *done)
+{
+	(void)slots;
+	(void)n;
+	(void)objs;
+	(void)done;
+	return PCP_REFUSED;
+}
+
+PCP_INLINE enum pcp_section pcp_rseq_commit(void *slots, long expected_index,
+					    size_t offset, const void *expect,
+					    void *desired, const void *closed)
+{
+	(void)slots;
+	(void)expected_index;
+	(void)offset;
+	(void)expect;
+	(void)desired;
+	(void)closed;
+	return PCP_REFUSED;
+}
+
+PCP_INLINE enum pcp_section pcp_rseq_add_u64(void *p, size_t stride,
+					     uint64_t value)
+{
+	(void)p;
+	(void)stride;
+	(void)value;
+	return PCP_REFUSED;
+}
+
+PCP_INLINE enum pcp_section pcp_rseq_add_u32(void *p, size_t stride,
+					     uint32_t value)
+{
+	(void)p;
+	(void)stride;
+	(void)value;
+	return PCP_REFUSED;
+}
+
+#endif /* PCP_CPU_RSEQ_NONE_H */
