@@ -1,0 +1,338 @@
+/* SPDX-License-Identifier: MIT */
+/* Arenas. See arena.h. */
+#include <config.h>
+
+#include <errno.h>
+#include <limits.h>
+#include <string.h>
+
+#include "base/atomic.h"
+#include "base/fault.h"
+#include "base/fork.h"
+#include "base/lock.h"
+#include "base/options.h"
+#include "base/osmem.h"
+#include "cpu/topology.h"
+#include "slab/arena.h"
+
+#if UINTPTR_MAX > UINT32_MAX
+#define ARENA_SHIFT 26
+#define ADDRESS_BITS 48
+#else
+#define ARENA_SHIFT 24
+#define ADDRESS_BITS 32
+#endif
+#define ARENA_SIZE ((size_t)1 << ARENA_SHIFT)
+
+/* Cells: the smallest blocks. The first holds the arena's own header. */
+#define CELL_SHIFT 14
+#define CELLS (ARENA_SIZE >> CELL_SHIFT)
+#define ORDERS 10 /* 2^14 to 2^23 bytes */
+
+/* Usable memory grows by this much at a time: few changes of protection, and
+ * little is charged that is not used where the system does not overcommit. */
+#define COMMIT_STEP ((size_t)1 << 21)
+
+#define WORD_BITS 64U
+
+struct arena {
+	struct arena *next; /* of the same node */
+	struct arena **link;
+	unsigned int node;
+	unsigned int used;    /* cells taken, the header's included */
+	size_t committed;     /* usable bytes from the start; read without the
+			       * lock by pcp_block_readable() */
+	uint32_t hint[ORDERS]; /* no free block of that order starts below */
+	uint64_t taken[CELLS / WORD_BITS];
+};
+
+_Static_assert(sizeof(struct arena) <= PCP_BLOCK_MIN, "header fits its cell");
+_Static_assert(PCP_BLOCK_MIN == (size_t)1 << CELL_SHIFT, "cells");
+_Static_assert(PCP_BLOCK_MAX == PCP_BLOCK_MIN << (ORDERS - 1), "orders");
+
+/* Rank PCP_RANK_ARENA. Guards everything below and every arena's header. */
+static struct pcp_lock arena_lock = PCP_LOCK_INIT(PCP_RANK_ARENA);
+static struct arena *arenas[PCP_OPTION_NODES_MAX];
+static unsigned int empty_arenas[PCP_OPTION_NODES_MAX];
+static uint64_t block_bytes;
+
+/* One bit per arena-sized piece of address space; read without the lock. */
+static uint64_t known[((uint64_t)1 << (ADDRESS_BITS - ARENA_SHIFT)) / WORD_BITS];
+
+static uint64_t *known_word(uintptr_t address, uint64_t *bit)
+{
+	uintptr_t number = address >> ARENA_SHIFT;
+
+	*bit = UINT64_C(1) << (number % WORD_BITS);
+	return &known[number / WORD_BITS];
+}
+
+static struct arena *arena_of(const void *p)
+{
+	return (struct arena *)((uintptr_t)p & ~(uintptr_t)(ARENA_SIZE - 1));
+}
+
+static bool cells_free(const struct arena *arena, size_t first, size_t count)
+{
+	if (count >= WORD_BITS) {
+		for (size_t i = 0; i < count / WORD_BITS; i++)
+			if (arena->taken[first / WORD_BITS + i])
+				return false;
+		return true;
+	}
+	/* Aligned to its own size, so inside one word. */
+	return !(arena->taken[first / WORD_BITS] >> (first % WORD_BITS) &
+		 ((UINT64_C(1) << count) - 1));
+}
+
+static void cells_mark(struct arena *arena, size_t first, size_t count,
+		       bool taken)
+{
+	for (size_t done = 0; done < count;) {
+		size_t bits = count - done < WORD_BITS ? count : WORD_BITS;
+		uint64_t mask = bits == WORD_BITS ? UINT64_MAX
+						  : (UINT64_C(1) << bits) - 1;
+		uint64_t *word = &arena->taken[(first + done) / WORD_BITS];
+
+		mask <<= (first + done) % WORD_BITS;
+		*word = taken ? *word | mask : *word & ~mask;
+		done += bits;
+	}
+}
+
+/* CONTEXT: arena_lock held. Makes [0, end) usable. */
+static int arena_commit(struct arena *arena, size_t end)
+{
+	size_t step = (end + COMMIT_STEP - 1) & ~(COMMIT_STEP - 1);
+	int err;
+
+	if (end <= arena->committed)
+		return 0;
+	err = pcp_os_commit((char *)arena + arena->committed,
+			    step - arena->committed);
+	if (!err)
+		pcp_store_release(&arena->committed, step);
+	return err;
+}
+
+/* CONTEXT: arena_lock held. NULL when nothing of that order is free. */
+static void *arena_take(struct arena *arena, unsigned int order)
+{
+	size_t count = (size_t)1 << order;
+
+	if (arena->used + count > CELLS)
+		return NULL;
+	for (size_t cell = arena->hint[order]; cell < CELLS; cell += count) {
+		if (!cells_free(arena, cell, count))
+			continue;
+		if (arena_commit(arena, (cell + count) << CELL_SHIFT))
+			return NULL;
+		if (arena->used == 1)
+			empty_arenas[arena->node]--;
+		cells_mark(arena, cell, count, true);
+		arena->used += (unsigned int)count;
+		arena->hint[order] = (uint32_t)(cell + count);
+		return (char *)arena + (cell << CELL_SHIFT);
+	}
+	arena->hint[order] = (uint32_t)CELLS;
+	return NULL;
+}
+
+/* CONTEXT: arena_lock held. */
+static void arena_link(struct arena *arena)
+{
+	struct arena **head = &arenas[arena->node];
+
+	arena->next = *head;
+	if (arena->next)
+		arena->next->link = &arena->next;
+	arena->link = head;
+	*head = arena;
+	empty_arenas[arena->node]++;
+}
+
+/* CONTEXT: arena_lock held. */
+static void arena_unlink(struct arena *arena)
+{
+	*arena->link = arena->next;
+	if (arena->next)
+		arena->next->link = arena->link;
+	empty_arenas[arena->node]--;
+}
+
+/* A new arena nobody sees yet; no lock held. */
+static struct arena *arena_create(unsigned int node)
+{
+	struct arena *arena = pcp_os_reserve(ARENA_SIZE, ARENA_SIZE);
+	uint64_t *word, bit;
+
+	if (!arena)
+		return NULL;
+	if ((uint64_t)(uintptr_t)arena >> ADDRESS_BITS ||
+	    pcp_os_commit(arena, COMMIT_STEP)) {
+		pcp_os_unmap(arena, ARENA_SIZE);
+		errno = ENOMEM;
+		return NULL;
+	}
+	if (pcp_topology.nr_nodes > 1 && pcp_topology.os_node)
+		pcp_os_bind(arena, ARENA_SIZE, pcp_topology.os_node[node]);
+	arena->node = node;
+	arena->committed = COMMIT_STEP;
+	arena->used = 1;
+	arena->taken[0] = 1;
+	/* The header's cell is nobody's block. */
+	for (unsigned int order = 0; order < ORDERS; order++)
+		arena->hint[order] = 1U << order;
+	word = known_word((uintptr_t)arena, &bit);
+	/* Pairs with the acquire in pcp_block_readable(). */
+	__atomic_fetch_or(word, bit, __ATOMIC_RELEASE);
+	return arena;
+}
+
+/* Unlinked, all cells free; no lock held. */
+static void arena_destroy(struct arena *arena)
+{
+	uint64_t bit, *word = known_word((uintptr_t)arena, &bit);
+
+	pcp_and(word, ~bit);
+	if (!pcp_os_unmap(arena, ARENA_SIZE))
+		return;
+	/* No map entry to be had: keep it for later use. */
+	pcp_or(word, bit);
+	pcp_lock(&arena_lock);
+	arena_link(arena);
+	pcp_unlock(&arena_lock);
+}
+
+static unsigned int order_of(size_t size)
+{
+	return (unsigned int)__builtin_ctzll(size) - CELL_SHIFT;
+}
+
+/* CONTEXT: arena_lock held. */
+static void *take_any(unsigned int order, unsigned int node)
+{
+	for (struct arena *arena = arenas[node]; arena; arena = arena->next) {
+		void *block = arena_take(arena, order);
+
+		if (block) {
+			block_bytes += PCP_BLOCK_MIN << order;
+			return block;
+		}
+	}
+	return NULL;
+}
+
+void *pcp_block_alloc(size_t size, unsigned int node)
+{
+	unsigned int order = order_of(size);
+	struct arena *arena;
+	void *block;
+
+	if (PCP_FAULT(PCP_FAULT_SLAB)) {
+		errno = ENOMEM;
+		return NULL;
+	}
+	pcp_lock(&arena_lock);
+	block = take_any(order, node);
+	pcp_unlock(&arena_lock);
+	if (block)
+		return block;
+
+	arena = arena_create(node);
+	pcp_lock(&arena_lock);
+	if (arena)
+		arena_link(arena);
+	block = take_any(order, node);
+	/* Memory from elsewhere beats none. */
+	for (unsigned int i = 0; !block && i < pcp_topology.nr_nodes; i++)
+		block = take_any(order, i);
+	pcp_unlock(&arena_lock);
+	if (!block)
+		errno = ENOMEM;
+	return block;
+}
+
+void pcp_block_free(void *block, size_t size)
+{
+	struct arena *arena = arena_of(block);
+	size_t cell = (size_t)((char *)block - (char *)arena) >> CELL_SHIFT;
+	size_t count = size >> CELL_SHIFT;
+	bool surplus;
+
+	/* Before anyone else can have it. When the kernel refuses (locked
+	 * memory), the block is not zero, which its next owner is told is. */
+	if (pcp_os_discard(block, size))
+		memset(block, 0, size);
+	pcp_lock(&arena_lock);
+	cells_mark(arena, cell, count, false);
+	arena->used -= (unsigned int)count;
+	block_bytes -= size;
+	for (unsigned int order = 0; order < ORDERS; order++) {
+		uint32_t start = (uint32_t)(cell >> order << order);
+
+		/* A larger block that begins lower may have become free. */
+		if (start && start < arena->hint[order])
+			arena->hint[order] = start;
+	}
+	if (arena->used == 1)
+		empty_arenas[arena->node]++;
+	surplus = arena->used == 1 && empty_arenas[arena->node] > 1;
+	if (surplus)
+		arena_unlink(arena);
+	pcp_unlock(&arena_lock);
+	if (surplus)
+		arena_destroy(arena);
+}
+
+bool pcp_block_readable(const void *p, size_t size)
+{
+	uintptr_t address = (uintptr_t)p;
+	uint64_t bit, *word;
+	size_t offset = address & (ARENA_SIZE - 1);
+
+	if ((uint64_t)address >> ADDRESS_BITS)
+		return false;
+	word = known_word(address, &bit);
+	/* Pairs with the release in arena_create(). */
+	if (!(pcp_load_acquire(word) & bit))
+		return false;
+	return offset >= PCP_BLOCK_MIN &&
+	       offset + size <= pcp_load_acquire(&arena_of(p)->committed);
+}
+
+uint64_t pcp_block_bytes(void)
+{
+	uint64_t bytes;
+
+	pcp_lock(&arena_lock);
+	bytes = block_bytes;
+	pcp_unlock(&arena_lock);
+	return bytes;
+}
+
+PCP_NO_TSA static void fork_prepare(void)
+{
+	pcp_lock(&arena_lock);
+}
+
+PCP_NO_TSA static void fork_parent(void)
+{
+	pcp_unlock(&arena_lock);
+}
+
+PCP_NO_TSA static void fork_child(void)
+{
+	pcp_lock_reinit(&arena_lock);
+}
+
+void pcp_arena_init(void)
+{
+	static const struct pcp_fork_ops ops = {
+		.prepare = fork_prepare,
+		.parent = fork_parent,
+		.child = fork_child,
+	};
+
+	pcp_fork_register(PCP_FORK_ARENA, &ops);
+}

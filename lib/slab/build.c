@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: MIT */
+/* Construction and destruction. See build.h. */
+#include <config.h>
+
+#include "base/lock.h"
+#include "slab/build.h"
+#include "slab/check.h"
+
+int pcp_build(struct pcp_slab *slab, uint32_t index)
+{
+	struct pcp_kind *kind = slab->kind;
+	int err = 0;
+
+	if (pcp_is_built(slab, index))
+		return 0;
+	pcp_assert_unlocked();
+	if (kind->ctor)
+		err = kind->ctor(pcp_slab_object(slab, index), kind->arg);
+	if (err) {
+		pcp_stat_inc(&kind->stat, PCP_STAT_CTOR_FAIL);
+		return err;
+	}
+	/* The bit's word is shared with objects of other owners, hence atomic;
+	 * the object itself passes to its next owner by the slab's word or a
+	 * sheaf, which order what the constructor wrote. */
+	pcp_or(pcp_built_word(slab, index), UINT64_C(1) << (index % 64));
+	pcp_stat_inc(&kind->stat, PCP_STAT_CTOR_OK);
+	return 0;
+}
+
+void pcp_unbuild(struct pcp_slab *slab, uint32_t index)
+{
+	struct pcp_kind *kind = slab->kind;
+
+	if (!kind->layout.built || !pcp_is_built(slab, index))
+		return;
+	pcp_assert_unlocked();
+	if (kind->layout.check)
+		pcp_check_death(slab, index);
+	/* First, so that a destructor that forks leaves a child in which the
+	 * object is not destructed again. */
+	pcp_and(pcp_built_word(slab, index), ~(UINT64_C(1) << (index % 64)));
+	if (kind->dtor)
+		kind->dtor(pcp_slab_object(slab, index), kind->arg);
+	pcp_stat_inc(&kind->stat, PCP_STAT_DTOR);
+}
+
+size_t pcp_build_many(struct pcp_kind *kind, size_t n, void **objs, int *err)
+{
+	size_t good = 0;
+
+	*err = 0;
+	if (!kind->layout.built)
+		return n;
+	for (size_t i = 0; i < n; i++) {
+		void *obj = objs[i];
+		struct pcp_slab *slab = pcp_slab_of(kind, obj);
+		uint32_t index = pcp_slab_index(slab, obj);
+
+		if (*err) {
+			/* One refusal is enough; what is built is still good
+			 * to have. */
+			if (!pcp_is_built(slab, index))
+				continue;
+		} else {
+			*err = pcp_build(slab, index);
+			if (*err)
+				continue;
+		}
+		objs[i] = objs[good];
+		objs[good++] = obj;
+	}
+	return good;
+}
+
+void pcp_slab_kill(struct pcp_slab *slab)
+{
+	struct pcp_kind *kind = slab->kind;
+	uint32_t n = kind->layout.objects;
+	uint64_t word = pcp_load_acquire(&slab->word);
+
+	/* All objects are out while their destructors run: a destroy called
+	 * from one of them sees that the cache is in use. Nobody else can reach
+	 * the slab, so a store would do, were it not for walkers that still
+	 * look at the word they lost. */
+	while (!pcp_cas(&slab->word, &word,
+			pcp_word_next(word, PCP_INDEX_END, n)))
+		;
+	for (uint32_t i = 0; kind->layout.built && i < n; i++) {
+		/* Marked as out is what another thread of the parent had when
+		 * this child was forked: its state is not known. */
+		if (pcp_likely(pcp_load(&slab->next[i]) != PCP_INDEX_OUT))
+			pcp_unbuild(slab, i);
+	}
+	pcp_slab_release(slab);
+}
+
+void pcp_slabs_kill(struct pcp_slab_link *dead)
+{
+	while (!pcp_slabs_empty(dead)) {
+		struct pcp_slab *slab = pcp_slab_of_list(dead->next);
+
+		pcp_slabs_del(&slab->list);
+		pcp_slab_kill(slab);
+	}
+}
+
+uint32_t pcp_slab_built_inuse(struct pcp_slab *slab)
+{
+	const struct pcp_layout *layout = &slab->kind->layout;
+	uint32_t built = 0;
+
+	for (uint32_t i = 0; i < layout->objects; i++)
+		if (pcp_load(&slab->next[i]) == PCP_INDEX_OUT &&
+		    layout->built && pcp_is_built(slab, i))
+			built++;
+	return built;
+}

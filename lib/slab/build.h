@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The life of an object's content: constructed once, destructed once.
+ *
+ * The built bit of an object says which; only the owner of the object changes
+ * it. The user's callbacks run here and nowhere else (reset hooks apart), with
+ * no lock held, which debug builds check.
+ */
+#ifndef PCP_SLAB_BUILD_H
+#define PCP_SLAB_BUILD_H
+
+#include "slab/slab.h"
+
+/* Construct an object the caller owns unless it is built. 0, or the errno
+ * value of its constructor. No lock held. */
+int pcp_build(struct pcp_slab *slab, uint32_t index);
+
+/* Destruct an object the caller owns, if it is built. No lock held. */
+void pcp_unbuild(struct pcp_slab *slab, uint32_t index);
+
+/* Construct what is not built of n objects the caller owns. Returns how many
+ * are built, moved to the front of objs[]; with fewer than n, *err is the
+ * constructor's errno value, and it was called at most once after failing. The
+ * others still belong to the caller. No lock held. */
+size_t pcp_build_many(struct pcp_kind *kind, size_t n, void **objs, int *err);
+
+/* Destruct all objects of a slab nobody else can reach and release it; objects
+ * marked as out, which are lost in a forked child, are not touched. No lock
+ * held. */
+void pcp_slab_kill(struct pcp_slab *slab);
+
+/* The same for a private list of slabs. */
+void pcp_slabs_kill(struct pcp_slab_link *dead);
+
+/* Built objects of a slab that are marked as out: what pcp_slab_kill() would not
+ * destruct. */
+uint32_t pcp_slab_built_inuse(struct pcp_slab *slab);
+
+#endif /* PCP_SLAB_BUILD_H */

@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: MIT */
+/* One slab: birth, take, give, lookup, release. See slab.h. */
+#include <config.h>
+
+#include <errno.h>
+#include <time.h>
+
+#include "base/fault.h"
+#include "base/osmem.h"
+#include "base/report.h"
+#include "slab/arena.h"
+#include "slab/slab.h"
+
+/* Differs from process to process and from slab to slab, so that no user data
+ * looks like a slab by accident. */
+static uintptr_t magic_of(const struct pcp_slab *slab)
+{
+	static const char anchor;
+
+	return (uintptr_t)slab ^ ((uintptr_t)&anchor << 7) ^
+	       (uintptr_t)0x5ca1ab1e5ab0b0c5ULL;
+}
+
+void pcp_slabs_splice(struct pcp_slab_link *dst, struct pcp_slab_link *src)
+{
+	if (pcp_slabs_empty(src))
+		return;
+	src->next->prev = dst->prev;
+	dst->prev->next = src->next;
+	src->prev->next = dst;
+	dst->prev = src->prev;
+	pcp_slabs_init(src);
+}
+
+int pcp_kind_init(struct pcp_kind *kind, size_t size, size_t align)
+{
+	bool check = kind->flags & PCPOOL_CHECK;
+	struct timespec now;
+	int err;
+
+	pcp_layout_init(&kind->layout, size, align, kind->ctor || kind->dtor,
+			check);
+	err = pcp_stat_init(&kind->stat);
+	if (err)
+		return err;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	kind->random = ((uint64_t)now.tv_nsec << 20 ^ (uintptr_t)kind) | 1;
+	pcp_lock_init(&kind->slabs_lock, PCP_RANK_SLABS);
+	pcp_slabs_init(&kind->all);
+	kind->nr_slabs = 0;
+	return 0;
+}
+
+void pcp_kind_destroy(struct pcp_kind *kind)
+{
+	pcp_lock_destroy(&kind->slabs_lock);
+	pcp_stat_destroy(&kind->stat);
+}
+
+static uint32_t random_below(uint64_t *state, uint32_t bound)
+{
+	*state ^= *state << 13;
+	*state ^= *state >> 7;
+	*state ^= *state << 17;
+	return (uint32_t)((*state >> 32) * bound >> 32);
+}
+
+/* Link all objects in random order, so that neither neighbours in memory nor
+ * the order of hand-out can be foretold from one object. An inside-out shuffle
+ * over next[] as a permutation first, then turned into links. */
+static void shuffle(struct pcp_slab *slab, uint64_t seed)
+{
+	uint32_t n = slab->kind->layout.objects;
+	uint16_t *next = slab->next;
+	uint32_t start;
+
+	/* Sattolo's variant: a single cycle through all objects, which is
+	 * what a list needs. */
+	for (uint32_t i = 0; i < n; i++)
+		next[i] = (uint16_t)i;
+	for (uint32_t i = n - 1; i > 0; i--) {
+		uint32_t j = random_below(&seed, i);
+		uint16_t other = next[j];
+
+		next[j] = next[i];
+		next[i] = other;
+	}
+	start = random_below(&seed, n);
+	slab->word = pcp_word_next(0, next[start], 0);
+	next[start] = PCP_INDEX_END;
+}
+
+struct pcp_slab *pcp_slab_create(struct pcp_kind *kind, unsigned int node)
+{
+	const struct pcp_layout *layout = &kind->layout;
+	struct pcp_slab *slab = pcp_block_alloc(layout->slab_size, node);
+	uint64_t seed = pcp_add(&kind->random, UINT64_C(0x9e3779b97f4a7c15));
+
+	if (!slab) {
+		pcp_stat_inc(&kind->stat, PCP_STAT_MEM_FAIL);
+		return NULL;
+	}
+	slab->kind = kind;
+	slab->node = (uint16_t)node;
+	slab->magic = magic_of(slab);
+	shuffle(slab, (seed ^ seed >> 29) | 1);
+	pcp_lsan_add_root((char *)slab + layout->first,
+			  layout->objects * layout->stride);
+	pcp_lock(&kind->slabs_lock);
+	pcp_slabs_add_tail(&kind->all, &slab->all);
+	kind->nr_slabs++;
+	pcp_unlock(&kind->slabs_lock);
+	pcp_stat_inc(&kind->stat, PCP_STAT_ALLOC_SLAB);
+	PCP_HOOK(PCP_HOOK_GROW_UNPUBLISHED);
+	return slab;
+}
+
+void pcp_slab_release(struct pcp_slab *slab)
+{
+	struct pcp_kind *kind = slab->kind;
+	const struct pcp_layout *layout = &kind->layout;
+
+	pcp_lock(&kind->slabs_lock);
+	pcp_slabs_del(&slab->all);
+	kind->nr_slabs--;
+	pcp_unlock(&kind->slabs_lock);
+	pcp_lsan_del_root((char *)slab + layout->first,
+			  layout->objects * layout->stride);
+	slab->magic = 0;
+	pcp_block_free(slab, layout->slab_size);
+	pcp_stat_inc(&kind->stat, PCP_STAT_FREE_SLAB);
+}
+
+struct pcp_slab *pcp_slab_check(const struct pcp_kind *kind, const void *obj,
+				uint32_t *index)
+{
+	const struct pcp_layout *layout = &kind->layout;
+	struct pcp_slab *slab = pcp_slab_of(kind, obj);
+	size_t offset = (size_t)((const char *)obj - (const char *)slab);
+
+	if (!pcp_block_readable(slab, layout->slab_size) ||
+	    slab->magic != magic_of(slab) || slab->kind != kind ||
+	    offset < layout->first)
+		return NULL;
+	offset -= layout->first;
+	*index = pcp_layout_index(layout, offset);
+	if (*index >= layout->objects || *index * layout->stride != offset)
+		return NULL;
+	return slab;
+}
+
+/* Walk max links from the word's head, or to the end. What is read may be
+ * nonsense when others take and give meanwhile: every index is checked, the
+ * number of steps is bounded, and the swap will fail. False: start again. */
+static bool walk(const struct pcp_slab *slab, uint64_t word, uint32_t max,
+		 void **objs, uint32_t *count, uint32_t *rest)
+{
+	uint32_t n = slab->kind->layout.objects;
+	uint32_t index = pcp_word_head(word);
+	uint32_t done = 0;
+
+	while (done < max && index != PCP_INDEX_END) {
+		if (pcp_unlikely(index >= n))
+			return false;
+		objs[done++] = pcp_slab_object(slab, index);
+		index = pcp_load(&slab->next[index]);
+	}
+	*count = done;
+	*rest = index;
+	return index < n || index == PCP_INDEX_END;
+}
+
+uint32_t pcp_slab_take(struct pcp_slab *slab, uint32_t max, void **objs,
+		       bool *full)
+{
+	uint64_t word = pcp_load_acquire(&slab->word);
+	uint32_t count, rest;
+
+	for (;;) {
+		uint64_t taken;
+
+		if (walk(slab, word, max, objs, &count, &rest)) {
+			*full = rest == PCP_INDEX_END;
+			if (!count)
+				return 0;
+			PCP_HOOK(PCP_HOOK_SLAB_TAKE);
+			taken = pcp_word_next(word, rest,
+					      pcp_word_inuse(word) + count);
+			if (pcp_cas(&slab->word, &word, taken))
+				break;
+		} else {
+			word = pcp_load_acquire(&slab->word);
+		}
+		pcp_stat_inc(&slab->kind->stat, PCP_STAT_CMPXCHG_FAIL);
+	}
+	for (uint32_t i = 0; i < count; i++)
+		pcp_store(&slab->next[pcp_slab_index(slab, objs[i])],
+			  (uint16_t)PCP_INDEX_OUT);
+	return count;
+}
+
+/* The chain from the word's head up to a free object, taken in one swap. */
+static uint32_t take_up_to(struct pcp_slab *slab, uint32_t target, bool *full)
+{
+	uint64_t word = pcp_load_acquire(&slab->word);
+	uint32_t rest = pcp_load(&slab->next[target]);
+
+	*full = rest == PCP_INDEX_END;
+	for (;;) {
+		uint32_t head = pcp_word_head(word), count = 1;
+
+		for (uint32_t i = head; i != target;
+		     i = pcp_load(&slab->next[i]))
+			count++;
+		if (pcp_cas(&slab->word, &word,
+			    pcp_word_next(word, rest,
+					  pcp_word_inuse(word) + count)))
+			return head;
+		pcp_stat_inc(&slab->kind->stat, PCP_STAT_CMPXCHG_FAIL);
+	}
+}
+
+void *pcp_slab_take_built(struct pcp_slab *slab, struct pcp_chain *rest,
+			  bool *full)
+{
+	uint32_t target = pcp_word_head(pcp_load_acquire(&slab->word));
+	uint32_t index;
+
+	*rest = (struct pcp_chain){ .slab = slab };
+	*full = false;
+	while (target != PCP_INDEX_END && !pcp_is_built(slab, target))
+		target = pcp_load(&slab->next[target]);
+	if (target == PCP_INDEX_END)
+		return NULL;
+	index = take_up_to(slab, target, full);
+	while (index != target) {
+		uint32_t next = pcp_load(&slab->next[index]);
+
+		pcp_store(&slab->next[index], (uint16_t)PCP_INDEX_OUT);
+		pcp_chain_add(rest, index);
+		index = next;
+	}
+	pcp_store(&slab->next[target], (uint16_t)PCP_INDEX_OUT);
+	return pcp_slab_object(slab, target);
+}
+
+void pcp_chain_add(struct pcp_chain *chain, uint32_t index)
+{
+	struct pcp_slab *slab = chain->slab;
+
+	if (pcp_unlikely(pcp_load(&slab->next[index]) != PCP_INDEX_OUT))
+		pcp_die(slab->kind->name, pcp_slab_object(slab, index),
+			__builtin_return_address(0),
+			"object freed twice, found when it came back to its "
+			"slab");
+	if (!chain->count)
+		chain->last = index;
+	/* Linked in front: what chain->first was comes next. The last one's
+	 * link is set when the chain is given. */
+	pcp_store(&slab->next[index],
+		  (uint16_t)(chain->count ? chain->first : PCP_INDEX_END));
+	chain->first = index;
+	chain->count++;
+}
+
+bool pcp_slab_give(const struct pcp_chain *chain, uint64_t *word)
+{
+	struct pcp_slab *slab = chain->slab;
+	uint32_t inuse = pcp_word_inuse(*word);
+
+	if (pcp_unlikely(inuse < chain->count))
+		pcp_die(slab->kind->name, slab, __builtin_return_address(0),
+			"slab has %u objects out and gets %u back", inuse,
+			chain->count);
+	pcp_store(&slab->next[chain->last], (uint16_t)pcp_word_head(*word));
+	PCP_HOOK(PCP_HOOK_SLAB_GIVE);
+	if (pcp_cas(&slab->word, word,
+		    pcp_word_next(*word, chain->first, inuse - chain->count)))
+		return true;
+	pcp_stat_inc(&slab->kind->stat, PCP_STAT_CMPXCHG_FAIL);
+	return false;
+}
+
+uint64_t pcp_kind_inuse(struct pcp_kind *kind)
+{
+	uint64_t inuse = 0;
+
+	pcp_lock(&kind->slabs_lock);
+	for (struct pcp_slab_link *link = kind->all.next; link != &kind->all;
+	     link = link->next)
+		inuse += pcp_slab_inuse(
+			pcp_container_of(link, struct pcp_slab, all));
+	pcp_unlock(&kind->slabs_lock);
+	return inuse;
+}

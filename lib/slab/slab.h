@@ -1,0 +1,220 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * One slab: its free objects, and what all slabs of a cache share.
+ *
+ * The free objects form a list of indexes in next[]. Its head, the number of
+ * objects that are out, and a tag live in one 64-bit word, so that taking all,
+ * taking some and giving a chain back are one compare-and-swap each and need
+ * no lock. The tag grows with every successful swap: a walk of next[] that
+ * another thread disturbed cannot be mistaken for a good one.
+ *
+ * Who may touch what:
+ *   word        anyone, by the functions here
+ *   next[i]     the owner of object i while it is out; otherwise the giver
+ *               before its swap; walkers read it, and check what they read
+ *   built bit   the owner of object i
+ *   on_list     under the node's list_lock
+ *   all links   under the cache's slabs lock
+ * The owner of an object is whoever took it and has not given it back: a
+ * caller, a sheaf, or a thread inside the library.
+ */
+#ifndef PCP_SLAB_SLAB_H
+#define PCP_SLAB_SLAB_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <pcpool/cache.h>
+
+#include "base/atomic.h"
+#include "base/lock.h"
+#include "cpu/stat.h"
+#include "slab/layout.h"
+
+/* Values of next[] that are no index. */
+#define PCP_INDEX_END 0xffffU /* end of the free list */
+#define PCP_INDEX_OUT 0xfffeU /* the object is out */
+
+struct pcp_slab_link {
+	struct pcp_slab_link *prev, *next;
+};
+
+struct pcp_slab {
+	uint64_t word;
+	uintptr_t magic;	    /* says that a slab begins here */
+	struct pcp_kind *kind;	    /* whose it is */
+	uint16_t node;		    /* memory node */
+	bool on_list;		    /* linked in the node's partial list */
+	struct pcp_slab_link list;  /* partial list, death queue, or a private
+				     * list of whoever holds the slab */
+	struct pcp_slab_link all;   /* every slab of the cache */
+	uint16_t next[] PCP_ALIGNED(PCP_SLAB_HEADER);
+};
+
+_Static_assert(offsetof(struct pcp_slab, next) == PCP_SLAB_HEADER,
+	       "layout.h reserves the header");
+
+/* What the slabs of one cache have in common: shape, callbacks, books. */
+struct pcp_kind {
+	struct pcp_layout layout;
+	pcpool_ctor_fn ctor;
+	pcpool_dtor_fn dtor;
+	pcpool_reset_fn reset;
+	void *arg;
+	unsigned int flags; /* PCPOOL_DTOR_ON_FREE, PCPOOL_CHECK */
+	const char *name;
+	uint64_t random; /* seed of the next slab's shuffle */
+	struct pcp_stat stat;
+	/* Rank PCP_RANK_SLABS, a leaf. Guards all and nr_slabs. */
+	struct pcp_lock slabs_lock;
+	struct pcp_slab_link all;
+	uint64_t nr_slabs;
+};
+
+/* Private lists of slabs. */
+static inline void pcp_slabs_init(struct pcp_slab_link *head)
+{
+	head->prev = head->next = head;
+}
+
+static inline bool pcp_slabs_empty(const struct pcp_slab_link *head)
+{
+	return head->next == head;
+}
+
+static inline void pcp_slabs_add_tail(struct pcp_slab_link *head,
+				      struct pcp_slab_link *link)
+{
+	link->prev = head->prev;
+	link->next = head;
+	head->prev->next = link;
+	head->prev = link;
+}
+
+static inline void pcp_slabs_del(struct pcp_slab_link *link)
+{
+	link->prev->next = link->next;
+	link->next->prev = link->prev;
+}
+
+static inline struct pcp_slab *pcp_slab_of_list(struct pcp_slab_link *link)
+{
+	return pcp_container_of(link, struct pcp_slab, list);
+}
+
+/* Move all of src to the tail of dst. */
+void pcp_slabs_splice(struct pcp_slab_link *dst, struct pcp_slab_link *src);
+
+/* The word. */
+static inline uint32_t pcp_word_head(uint64_t word)
+{
+	return (uint32_t)(word & 0xffff);
+}
+
+static inline uint32_t pcp_word_inuse(uint64_t word)
+{
+	return (uint32_t)(word >> 16 & 0xffff);
+}
+
+static inline uint64_t pcp_word_next(uint64_t word, uint32_t head,
+				     uint32_t inuse)
+{
+	uint64_t tag = (word >> 32) + 1;
+
+	return tag << 32 | (uint64_t)inuse << 16 | head;
+}
+
+/* The built bit of an object; without a bitmap all count as built. */
+static inline uint64_t *pcp_built_word(struct pcp_slab *slab, uint32_t index)
+{
+	return (uint64_t *)(void *)((char *)slab + slab->kind->layout.built) +
+	       index / 64;
+}
+
+static inline bool pcp_is_built(struct pcp_slab *slab, uint32_t index)
+{
+	if (!slab->kind->layout.built)
+		return true;
+	return pcp_load(pcp_built_word(slab, index)) >> (index % 64) & 1;
+}
+
+static inline uint32_t pcp_slab_inuse(const struct pcp_slab *slab)
+{
+	return pcp_word_inuse(pcp_load_acquire(&slab->word));
+}
+
+static inline void *pcp_slab_object(const struct pcp_slab *slab,
+				    uint32_t index)
+{
+	const struct pcp_layout *layout = &slab->kind->layout;
+
+	return (char *)(uintptr_t)slab + layout->first +
+	       index * layout->stride;
+}
+
+static inline struct pcp_slab *pcp_slab_of(const struct pcp_kind *kind,
+					   const void *obj)
+{
+	return (struct pcp_slab *)((uintptr_t)obj &
+				   ~(uintptr_t)(kind->layout.slab_size - 1));
+}
+
+/* The index of an object known to be of this slab. */
+static inline uint32_t pcp_slab_index(const struct pcp_slab *slab,
+				      const void *obj)
+{
+	const struct pcp_layout *layout = &slab->kind->layout;
+
+	return pcp_layout_index(layout, (size_t)((const char *)obj -
+						 (const char *)slab) -
+						layout->first);
+}
+
+/* The slab of a pointer of unknown origin, or NULL when it is not the start of
+ * an object of this cache. Takes no lock, touches no memory that may be
+ * unmapped. *index is the object's. */
+struct pcp_slab *pcp_slab_check(const struct pcp_kind *kind, const void *obj,
+				uint32_t *index);
+
+/* 0 or ENOMEM. The caller has filled the callbacks, name and flags. */
+int pcp_kind_init(struct pcp_kind *kind, size_t size, size_t align);
+void pcp_kind_destroy(struct pcp_kind *kind);
+
+/* A new slab with all objects free and unbuilt, in the cache's list of all
+ * slabs, seen by nobody else. NULL with errno ENOMEM. Takes the arena's and
+ * the slabs lock. */
+struct pcp_slab *pcp_slab_create(struct pcp_kind *kind, unsigned int node);
+
+/* Release a slab that nobody else can reach and that has no built object. */
+void pcp_slab_release(struct pcp_slab *slab);
+
+/* Take up to max free objects. Returns how many; objs[] gets pointers. The
+ * caller owns them then. *full: the swap left no free object. Acquire: pairs
+ * with the release of a give. */
+uint32_t pcp_slab_take(struct pcp_slab *slab, uint32_t max, void **objs,
+		       bool *full);
+
+/* A chain of objects of one slab, linked through next[]. */
+struct pcp_chain {
+	struct pcp_slab *slab;
+	uint32_t first, last, count;
+};
+
+/* Add an object the caller owns to a chain. Aborts with a message when the
+ * object is free already. */
+void pcp_chain_add(struct pcp_chain *chain, uint32_t index);
+
+/* Give a chain back if the word is still *word: one swap, release. On success
+ * *word is what it was and true is returned; else *word is what it is now. */
+bool pcp_slab_give(const struct pcp_chain *chain, uint64_t *word);
+
+/* Take the first built free object. Only for a slab of which the caller alone
+ * takes: links then only change in front. NULL when there is none. What lay
+ * before it was taken with it and is left in *rest, to be given back. */
+void *pcp_slab_take_built(struct pcp_slab *slab, struct pcp_chain *rest,
+			  bool *full);
+
+/* Objects out of their slabs, over all slabs. Takes the slabs lock. */
+uint64_t pcp_kind_inuse(struct pcp_kind *kind);
+
+#endif /* PCP_SLAB_SLAB_H */
