@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: MIT */
+/* A memory node's share of a cache. See node.h. */
+#include <config.h>
+
+#include "base/fault.h"
+#include "node/node.h"
+
+/* Slabs looked at per hold of the list_lock where all have to be. */
+#define SLABS_PER_HOLD 64U
+
+void pcp_node_init(struct pcp_node *node, struct pcp_kind *kind,
+		   uint32_t min_partial)
+{
+	pcp_lock_init(&node->list_lock, PCP_RANK_LIST);
+	pcp_slabs_init(&node->partial);
+	node->nr_partial = 0;
+	node->min_partial = min_partial;
+	node->kind = kind;
+	pcp_lock_init(&node->death_lock, PCP_RANK_DEATH);
+	pcp_slabs_init(&node->waiting);
+	node->nr_waiting = 0;
+}
+
+void pcp_node_destroy(struct pcp_node *node)
+{
+	pcp_lock_destroy(&node->list_lock);
+	pcp_lock_destroy(&node->death_lock);
+}
+
+static void list_lock(struct pcp_node *node) PCP_ACQUIRES(&node->list_lock)
+{
+	if (!pcp_trylock(&node->list_lock)) {
+		pcp_lock(&node->list_lock);
+		pcp_stat_inc(&node->kind->stat, PCP_STAT_LIST_LOCK_CONTENDED);
+	}
+	pcp_stat_inc(&node->kind->stat, PCP_STAT_LIST_LOCK);
+	PCP_HOOK(PCP_HOOK_LIST_LOCKED);
+}
+
+static void list_unlock(struct pcp_node *node) PCP_RELEASES(&node->list_lock)
+{
+	pcp_unlock(&node->list_lock);
+}
+
+/* CONTEXT: list_lock held. */
+static void link_locked(struct pcp_node *node, struct pcp_slab *slab)
+	PCP_REQUIRES(&node->list_lock)
+{
+	pcp_assert_held(PCP_RANK_LIST);
+	slab->on_list = true;
+	pcp_slabs_add_tail(&node->partial, &slab->list);
+	pcp_store(&node->nr_partial, node->nr_partial + 1);
+	pcp_stat_inc(&node->kind->stat, PCP_STAT_ADD_PARTIAL);
+}
+
+/* CONTEXT: list_lock held. */
+static void unlink_locked(struct pcp_node *node, struct pcp_slab *slab)
+	PCP_REQUIRES(&node->list_lock)
+{
+	pcp_assert_held(PCP_RANK_LIST);
+	slab->on_list = false;
+	pcp_slabs_del(&slab->list);
+	pcp_store(&node->nr_partial, node->nr_partial - 1);
+	pcp_stat_inc(&node->kind->stat, PCP_STAT_REMOVE_PARTIAL);
+}
+
+static bool enough_partials(const struct pcp_node *node)
+{
+	return pcp_load(&node->nr_partial) >= node->min_partial;
+}
+
+/* A slab that is empty, not linked, and the caller's. May be called with the
+ * list_lock held. */
+static void retire(struct pcp_node *node, struct pcp_slab *slab,
+		   struct pcp_slab_link *dead)
+{
+	if (!node->kind->dtor || node->kind->flags & PCPOOL_DTOR_ON_FREE) {
+		pcp_slabs_add_tail(dead, &slab->list);
+		return;
+	}
+	pcp_node_queue(node, slab);
+}
+
+void pcp_node_queue(struct pcp_node *node, struct pcp_slab *slab)
+{
+	pcp_lock(&node->death_lock);
+	pcp_slabs_add_tail(&node->waiting, &slab->list);
+	pcp_store(&node->nr_waiting, node->nr_waiting + 1);
+	pcp_unlock(&node->death_lock);
+}
+
+/* A slab the caller holds goes back where it belongs. Full: nowhere, and it is
+ * nobody's from here on, for the next free has to link it. */
+static void put_back(struct pcp_node *node, struct pcp_slab *slab,
+		     struct pcp_slab_link *dead)
+{
+	bool empty;
+
+	list_lock(node);
+	empty = !pcp_slab_inuse(slab) && enough_partials(node);
+	if (!empty)
+		link_locked(node, slab);
+	list_unlock(node);
+	if (empty)
+		retire(node, slab, dead);
+}
+
+/* Take from a slab the caller holds. The swap that leaves nothing free ends the
+ * hold: from then on the slab is the next free's to link. */
+static uint32_t take_held(struct pcp_node *node, struct pcp_slab *slab,
+			  uint32_t max, void **objs,
+			  struct pcp_slab_link *dead)
+{
+	bool full;
+	uint32_t count = pcp_slab_take(slab, max, objs, &full);
+
+	if (!full)
+		put_back(node, slab, dead);
+	return count;
+}
+
+uint32_t pcp_node_take(struct pcp_node *node, uint32_t max, void **objs,
+		       struct pcp_slab_link *dead)
+{
+	uint32_t objects = node->kind->layout.objects;
+	uint32_t count = 0;
+	struct pcp_slab_link held;
+	uint32_t expected = 0;
+
+	/* Stale is fine: whoever finds nothing grows, and another finds what
+	 * was linked meanwhile. */
+	if (!pcp_load(&node->nr_partial))
+		return 0;
+	pcp_slabs_init(&held);
+	list_lock(node);
+	while (expected < max && !pcp_slabs_empty(&node->partial)) {
+		struct pcp_slab *slab = pcp_slab_of_list(node->partial.next);
+
+		unlink_locked(node, slab);
+		pcp_slabs_add_tail(&held, &slab->list);
+		expected += objects - pcp_slab_inuse(slab);
+	}
+	list_unlock(node);
+	while (!pcp_slabs_empty(&held)) {
+		struct pcp_slab *slab = pcp_slab_of_list(held.next);
+
+		pcp_slabs_del(&slab->list);
+		if (count < max)
+			count += take_held(node, slab, max - count,
+					   objs + count, dead);
+		else
+			put_back(node, slab, dead);
+	}
+	return count;
+}
+
+/* The youngest waiting slab, whose memory is the warmest; NULL: none. */
+static struct pcp_slab *pop_waiting(struct pcp_node *node)
+{
+	struct pcp_slab *slab = NULL;
+
+	if (!pcp_load(&node->nr_waiting))
+		return NULL;
+	pcp_lock(&node->death_lock);
+	if (!pcp_slabs_empty(&node->waiting)) {
+		slab = pcp_slab_of_list(node->waiting.prev);
+		pcp_slabs_del(&slab->list);
+		pcp_store(&node->nr_waiting, node->nr_waiting - 1);
+	}
+	pcp_unlock(&node->death_lock);
+	return slab;
+}
+
+uint32_t pcp_node_take_waiting(struct pcp_node *node, uint32_t max,
+			       void **objs, struct pcp_slab_link *dead)
+{
+	struct pcp_slab *slab = pop_waiting(node);
+
+	return slab ? take_held(node, slab, max, objs, dead) : 0;
+}
+
+uint32_t pcp_node_grow(struct pcp_node *node, unsigned int number,
+		       uint32_t max, void **objs, struct pcp_slab_link *dead)
+{
+	struct pcp_slab *slab = pcp_slab_create(node->kind, number);
+
+	return slab ? take_held(node, slab, max, objs, dead) : 0;
+}
+
+/* The slab was full and is the caller's now, partial or empty. */
+static void link_or_retire(struct pcp_node *node, struct pcp_slab *slab,
+			   bool empty, struct pcp_slab_link *dead)
+{
+	if (empty && enough_partials(node))
+		retire(node, slab, dead);
+	else
+		put_back(node, slab, dead);
+}
+
+void pcp_node_give(struct pcp_node *node, const struct pcp_chain *chain,
+		   struct pcp_slab_link *dead)
+{
+	struct pcp_slab *slab = chain->slab;
+	uint32_t objects = node->kind->layout.objects;
+	uint64_t word = pcp_load(&slab->word);
+	bool locked = false, full, empty;
+
+	do {
+		full = pcp_word_inuse(word) == objects;
+		empty = pcp_word_inuse(word) == chain->count;
+		if (empty && !full && !locked) {
+			list_lock(node);
+			locked = true;
+			word = pcp_load(&slab->word);
+			full = pcp_word_inuse(word) == objects;
+			empty = pcp_word_inuse(word) == chain->count;
+		}
+	} while (!pcp_slab_give(chain, &word));
+
+	if (locked) {
+		/* Held by another, it is the holder's to judge. */
+		bool surplus = empty && !full && slab->on_list &&
+			       node->nr_partial > node->min_partial;
+
+		if (surplus)
+			unlink_locked(node, slab);
+		list_unlock(node);
+		if (surplus)
+			retire(node, slab, dead);
+	}
+	if (full)
+		link_or_retire(node, slab, empty, dead);
+}
+
+/* Up to SLABS_PER_HOLD of the first `left` slabs of the list: empty ones to
+ * *dead, the others to its end. Returns how many were looked at. */
+static uint32_t trim_some(struct pcp_node *node, uint32_t keep, uint32_t left,
+			  struct pcp_slab_link *dead)
+{
+	uint32_t seen = 0;
+
+	list_lock(node);
+	while (seen < left && seen < SLABS_PER_HOLD &&
+	       !pcp_slabs_empty(&node->partial)) {
+		struct pcp_slab *slab = pcp_slab_of_list(node->partial.next);
+
+		seen++;
+		if (!pcp_slab_inuse(slab) && node->nr_partial > keep) {
+			unlink_locked(node, slab);
+			pcp_slabs_add_tail(dead, &slab->list);
+		} else {
+			pcp_slabs_del(&slab->list);
+			pcp_slabs_add_tail(&node->partial, &slab->list);
+		}
+	}
+	list_unlock(node);
+	return seen;
+}
+
+void pcp_node_trim(struct pcp_node *node, uint32_t keep,
+		   struct pcp_slab_link *dead)
+{
+	uint32_t left = pcp_load(&node->nr_partial);
+
+	while (left) {
+		uint32_t seen = trim_some(node, keep, left, dead);
+
+		if (!seen)
+			break;
+		left -= seen;
+	}
+	pcp_lock(&node->death_lock);
+	pcp_slabs_splice(dead, &node->waiting);
+	pcp_store(&node->nr_waiting, 0U);
+	pcp_unlock(&node->death_lock);
+}
+
+/* One built object of a slab the caller holds, which is put back. */
+static void *take_built_held(struct pcp_node *node, struct pcp_slab *slab,
+			     struct pcp_slab_link *dead)
+{
+	struct pcp_chain rest;
+	bool full;
+	void *obj = pcp_slab_take_built(slab, &rest, &full);
+
+	if (rest.count)
+		pcp_node_give(node, &rest, dead);
+	if (!full)
+		put_back(node, slab, dead);
+	return obj;
+}
+
+void *pcp_node_take_built(struct pcp_node *node, struct pcp_slab_link *dead)
+{
+	struct pcp_slab *slab;
+	void *obj = NULL;
+
+	/* One that has none built is put on the partial list. */
+	while (!obj && (slab = pop_waiting(node)))
+		obj = take_built_held(node, slab, dead);
+	for (uint32_t left = pcp_load(&node->nr_partial); left && !obj;
+	     left--) {
+		list_lock(node);
+		slab = NULL;
+		if (!pcp_slabs_empty(&node->partial)) {
+			slab = pcp_slab_of_list(node->partial.next);
+			unlink_locked(node, slab);
+		}
+		list_unlock(node);
+		if (!slab)
+			break;
+		/* Put back at the end, so that each is looked at once. */
+		obj = take_built_held(node, slab, dead);
+	}
+	return obj;
+}
