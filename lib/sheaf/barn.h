@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * A barn: where the CPUs of a memory node exchange whole sheaves, without a
+ * lock.
+ *
+ * Full and empty sheaves lie on lock-free stacks. The stacks link small nodes
+ * that carry a sheaf and live as long as the barn, so that a sheaf may be freed
+ * while another thread still looks at the node that carried it. A place is
+ * reserved before a push, so the barn never holds more than its limits. One
+ * sheaf that is neither full nor empty is kept in a word of its own, put and
+ * taken by exchange.
+ *
+ * Reference: barns of Linux SLUB.
+ */
+#ifndef PCP_SHEAF_BARN_H
+#define PCP_SHEAF_BARN_H
+
+#include "sheaf/sheaf.h"
+
+#define PCP_BARN_FULL 10U
+#define PCP_BARN_EMPTY 10U
+
+struct pcp_barn_node {
+	struct pcp_stack_node link;
+	struct pcp_sheaf *sheaf;
+};
+
+struct pcp_barn {
+	struct pcp_stack full;
+	struct pcp_stack empty;
+	struct pcp_stack unused; /* nodes that carry nothing */
+	/* Places taken, those being filled or emptied included. */
+	uint32_t nr_full;
+	uint32_t nr_empty;
+	struct pcp_sheaf *partial;
+	struct pcp_stat *stat;
+	struct pcp_barn_node nodes[PCP_BARN_FULL + PCP_BARN_EMPTY];
+} PCP_ALIGNED(128);
+
+void pcp_barn_init(struct pcp_barn *barn, struct pcp_stat *stat);
+
+/* Take; NULL when there is none. The caller owns the sheaf. */
+struct pcp_sheaf *pcp_barn_get_full(struct pcp_barn *barn);
+struct pcp_sheaf *pcp_barn_get_empty(struct pcp_barn *barn);
+struct pcp_sheaf *pcp_barn_get_partial(struct pcp_barn *barn);
+
+/* Put; false when there is no room: the caller still owns it. */
+bool pcp_barn_put_full(struct pcp_barn *barn, struct pcp_sheaf *sheaf);
+bool pcp_barn_put_empty(struct pcp_barn *barn, struct pcp_sheaf *sheaf);
+
+/* Put a part-filled sheaf. Returns the one that lay there, now the caller's, or
+ * NULL. */
+struct pcp_sheaf *pcp_barn_put_partial(struct pcp_barn *barn,
+				       struct pcp_sheaf *sheaf);
+
+/* CONTEXT: drain lock held. Objects in all its sheaves; exact at rest. */
+uint64_t pcp_barn_objects(const struct pcp_barn *barn);
+
+#endif /* PCP_SHEAF_BARN_H */
