@@ -1,0 +1,245 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Remote drain: take the sheaves of slots other CPUs are using.
+ *
+ * Steps, each with what holds after it (doc/drain.md, doc/models):
+ *   close   main becomes CLOSED: sections that begin now refuse; one that read
+ *           the old main before may still commit.
+ *   fence   every section that had begun before the close has committed or was
+ *           aborted.
+ *   look    main still CLOSED: the old sheaf was not replaced by one of them,
+ *           and as sections that change spare and rcu refuse while main is
+ *           CLOSED, nobody touches those either. Else a local commit won, the
+ *           old sheaf is its owner's, and the slot is closed again.
+ *   take    old main, spare and rcu are the drain's.
+ *   reopen  main becomes EMPTY, with release: whoever sees it sees spare and
+ *           rcu gone.
+ * In lock mode the slot's lock does all of it.
+ */
+#include <config.h>
+
+#include "base/fault.h"
+#include "base/osmem.h"
+#include "cpu/fence.h"
+#include "slot/ops.h"
+
+/* Sheaves in the drain's hands, linked by their tails. */
+struct haul {
+	struct pcp_sheaf *first;
+};
+
+static void haul_add(struct haul *haul, struct pcp_sheaf *sheaf)
+{
+	if (!sheaf || pcp_is_sentinel(sheaf))
+		return;
+	pcp_sheaf_tail(sheaf)->next = haul->first;
+	haul->first = sheaf;
+}
+
+/* The slot is nobody else's. */
+static void take_sheaves(struct pcp_stock *stock, struct pcp_slot *slot,
+			 struct pcp_sheaf *main, struct haul *haul)
+{
+	if (!pcp_is_sentinel(main))
+		pcp_sheaf_end(main, &stock->kind.stat);
+	haul_add(haul, main);
+	haul_add(haul, slot->spare);
+	haul_add(haul, slot->rcu);
+	pcp_store(&slot->spare, NULL);
+	pcp_store(&slot->rcu, NULL);
+}
+
+static void drain_locked_slot(struct pcp_stock *stock, struct pcp_slot *slot,
+			      struct haul *haul)
+{
+	pcp_slot_lock(slot);
+	if (slot->local != PCP_CLOSED) {
+		take_sheaves(stock, slot, slot->local, haul);
+		pcp_store(&slot->local, PCP_EMPTY);
+	}
+	pcp_slot_unlock(slot);
+}
+
+static bool in_use(struct pcp_slot *slot)
+{
+	/* A slot that becomes used just now is as good as one used later. */
+	return pcp_load(&slot->main) != PCP_EMPTY || pcp_load(&slot->spare) ||
+	       pcp_load(&slot->rcu);
+}
+
+/* The second half for a slot whose main was `old` when it was closed, after the
+ * fence. False: a local commit won. */
+static bool take_closed(struct pcp_stock *stock, struct pcp_slot *slot,
+			struct pcp_sheaf *old, struct haul *haul)
+{
+	/* Pairs with nothing: the fence ordered the commit before this. */
+	if (pcp_load(&slot->main) != PCP_CLOSED)
+		return false;
+	take_sheaves(stock, slot, old, haul);
+	PCP_HOOK(PCP_HOOK_DRAIN_TAKEN);
+	/* Pairs with the sections' load of main, which spare's depends on. */
+	pcp_store_release(&slot->main, PCP_EMPTY);
+	return true;
+}
+
+/* Undo a close whose fence failed. A local commit may have won: then old is its
+ * owner's and main must stay as it is, hence the compare. */
+static void reopen(struct pcp_slot *slot, struct pcp_sheaf *old)
+{
+	struct pcp_sheaf *closed = PCP_CLOSED;
+
+	(void)pcp_cas(&slot->main, &closed, old);
+}
+
+static int drain_slot(struct pcp_stock *stock, unsigned int index,
+		      struct haul *haul)
+{
+	struct pcp_slot *slot = &stock->slots[index];
+	struct pcp_sheaf *old;
+	int err;
+
+	for (;;) {
+		old = pcp_xchg(&slot->main, PCP_CLOSED);
+		PCP_HOOK(PCP_HOOK_DRAIN_CLOSED);
+		err = pcp_fence_slot(index);
+		if (err) {
+			reopen(slot, old);
+			pcp_stat_inc(&stock->kind.stat, PCP_STAT_DRAIN_FAIL);
+			return err;
+		}
+		PCP_HOOK(PCP_HOOK_DRAIN_FENCED);
+		if (take_closed(stock, slot, old, haul))
+			return 0;
+		pcp_stat_inc(&stock->kind.stat, PCP_STAT_DRAIN_RETRY);
+	}
+}
+
+/* CONTEXT: drain_lock held. All slots in use are closed, one fence serves them
+ * all, and those a local commit won are drained singly. */
+static int drain_slots(struct pcp_stock *stock, struct pcp_sheaf **old,
+		       struct haul *haul)
+{
+	int err = 0, err1;
+
+	for (unsigned int i = 0; i < pcp_index.nr_ids; i++) {
+		struct pcp_slot *slot = &stock->slots[i];
+
+		old[i] = NULL;
+		if (!in_use(slot) || pcp_load(&slot->main) == PCP_CLOSED)
+			continue;
+		old[i] = pcp_xchg(&slot->main, PCP_CLOSED);
+	}
+	PCP_HOOK(PCP_HOOK_DRAIN_CLOSED);
+	err = pcp_fence_all();
+	PCP_HOOK(PCP_HOOK_DRAIN_FENCED);
+	for (unsigned int i = 0; i < pcp_index.nr_ids; i++) {
+		struct pcp_slot *slot = &stock->slots[i];
+
+		if (!old[i])
+			continue;
+		if (err) {
+			reopen(slot, old[i]);
+			pcp_stat_inc(&stock->kind.stat, PCP_STAT_DRAIN_FAIL);
+		} else if (!take_closed(stock, slot, old[i], haul)) {
+			pcp_stat_inc(&stock->kind.stat, PCP_STAT_DRAIN_RETRY);
+			err1 = drain_slot(stock, i, haul);
+			if (err1)
+				err = err1;
+		}
+	}
+	return err;
+}
+
+static unsigned int count_used(struct pcp_stock *stock, unsigned int *last)
+{
+	unsigned int used = 0;
+
+	for (unsigned int i = 0; i < pcp_index.nr_ids; i++) {
+		struct pcp_slot *slot = &stock->slots[i];
+
+		if (!in_use(slot) || pcp_load(&slot->main) == PCP_CLOSED)
+			continue;
+		used++;
+		*last = i;
+	}
+	return used;
+}
+
+/* CONTEXT: drain_lock held. */
+static int drain_rseq(struct pcp_stock *stock, struct haul *haul)
+{
+	struct pcp_sheaf *few[64], **old = few;
+	unsigned int last = 0, used = count_used(stock, &last);
+	int err = 0;
+
+	if (used == 1)
+		return drain_slot(stock, last, haul);
+	if (pcp_index.nr_ids > PCP_ARRAY_SIZE(few))
+		old = pcp_meta_alloc(pcp_index.nr_ids * sizeof(*old),
+				     sizeof(*old));
+	if (used && old) {
+		err = drain_slots(stock, old, haul);
+	} else if (used) {
+		/* No memory to remember all at once: one fence each. */
+		for (unsigned int i = 0; i < pcp_index.nr_ids; i++) {
+			int err1 = 0;
+
+			if (in_use(&stock->slots[i]))
+				err1 = drain_slot(stock, i, haul);
+			err = err1 ? err1 : err;
+		}
+	}
+	if (old != few)
+		pcp_meta_free(old);
+	return err;
+}
+
+/* CONTEXT: drain_lock held. */
+static int drain_all(struct pcp_stock *stock, struct pcp_slab_link *dead)
+{
+	struct haul haul = { NULL };
+	struct pcp_sheaf *next;
+	int err = 0;
+
+	if (stock->bypass || stock->dying)
+		return 0;
+	pcp_store_release(&stock->drains, stock->drains + 1);
+	pcp_stat_inc(&stock->kind.stat, PCP_STAT_DRAIN);
+	if (pcp_index.rseq)
+		err = drain_rseq(stock, &haul);
+	else
+		for (unsigned int i = 0; i < pcp_index.nr_ids; i++)
+			drain_locked_slot(stock, &stock->slots[i], &haul);
+	/* Still under the lock, so that another failing allocation that waited
+	 * for this drain finds the objects in their slabs. No callback runs:
+	 * slabs that die are collected. */
+	for (; haul.first; haul.first = next) {
+		next = pcp_sheaf_tail(haul.first)->next;
+		pcp_stock_flush(stock, haul.first, dead);
+		pcp_sheaf_retire(&stock->sheaves, haul.first);
+	}
+	return err;
+}
+
+int pcp_stock_drain(struct pcp_stock *stock, struct pcp_slab_link *dead)
+{
+	int err;
+
+	pcp_lock(&stock->drain_lock);
+	err = drain_all(stock, dead);
+	pcp_unlock(&stock->drain_lock);
+	return err;
+}
+
+int pcp_stock_drain_shared(struct pcp_stock *stock, uint64_t seen,
+			   struct pcp_slab_link *dead)
+{
+	int err = 0;
+
+	pcp_lock(&stock->drain_lock);
+	/* One that began after the caller had found nothing is as good. */
+	if (stock->drains == seen)
+		err = drain_all(stock, dead);
+	pcp_unlock(&stock->drain_lock);
+	return err;
+}

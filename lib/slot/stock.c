@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: MIT */
+/* The stock of a cache: birth, burial, end. See stock.h. */
+#include <config.h>
+
+#include <errno.h>
+
+#include "base/osmem.h"
+#include "cpu/topology.h"
+#include "slot/stock.h"
+
+static void set_slots(struct pcp_stock *stock, struct pcp_sheaf *sheaf)
+{
+	for (unsigned int i = 0; i < pcp_index.nr_ids; i++) {
+		struct pcp_slot *slot = &stock->slots[i];
+
+		pcp_store(&slot->main, pcp_index.rseq ? sheaf : PCP_CLOSED);
+		pcp_store(&slot->local, sheaf);
+	}
+}
+
+int pcp_stock_init(struct pcp_stock *stock, size_t size, size_t align,
+		   uint32_t capacity, uint32_t min_partial)
+{
+	unsigned int nr = pcp_topology.nr_nodes;
+	int err = pcp_kind_init(&stock->kind, size, align);
+
+	if (err)
+		return err;
+	stock->nodes = pcp_meta_alloc(nr * sizeof(*stock->nodes), 128);
+	stock->barns = pcp_meta_alloc(nr * sizeof(*stock->barns), 128);
+	if (!stock->nodes || !stock->barns)
+		goto no_memory;
+	stock->nr_nodes = nr;
+	for (unsigned int i = 0; i < nr; i++) {
+		pcp_node_init(&stock->nodes[i], &stock->kind, min_partial);
+		pcp_barn_init(&stock->barns[i], &stock->kind.stat);
+	}
+	stock->capacity = capacity;
+	stock->sheaves.stat = &stock->kind.stat;
+	stock->bypass = stock->kind.layout.check;
+	pcp_lock_init(&stock->drain_lock, PCP_RANK_DRAIN);
+	set_slots(stock, stock->bypass ? PCP_CLOSED : PCP_EMPTY);
+	return 0;
+
+no_memory:
+	pcp_meta_free(stock->barns);
+	pcp_meta_free(stock->nodes);
+	pcp_kind_destroy(&stock->kind);
+	return ENOMEM;
+}
+
+void pcp_stock_destroy(struct pcp_stock *stock)
+{
+	pcp_sheaves_free_all(&stock->sheaves);
+	for (unsigned int i = 0; i < stock->nr_nodes; i++)
+		pcp_node_destroy(&stock->nodes[i]);
+	pcp_meta_free(stock->nodes);
+	pcp_meta_free(stock->barns);
+	pcp_lock_destroy(&stock->drain_lock);
+	pcp_kind_destroy(&stock->kind);
+}
+
+void pcp_stock_close(struct pcp_stock *stock)
+{
+	set_slots(stock, PCP_CLOSED);
+}
+
+void pcp_stock_bury(struct pcp_stock *stock, struct pcp_slab_link *dead,
+		    bool may_run_dtors)
+{
+	if (may_run_dtors || !stock->kind.dtor) {
+		pcp_slabs_kill(dead);
+		return;
+	}
+	while (!pcp_slabs_empty(dead)) {
+		struct pcp_slab *slab = pcp_slab_of_list(dead->next);
+
+		pcp_slabs_del(&slab->list);
+		pcp_node_queue(&stock->nodes[slab->node], slab);
+	}
+}
+
+void pcp_stock_fork_child(struct pcp_stock *stock)
+{
+	/* A holder that does not exist here has either done its one store or
+	 * not: the slot is whole. */
+	for (unsigned int i = 0; i < pcp_index.nr_ids; i++)
+		pcp_store(&stock->slots[i].lock, 0U);
+}

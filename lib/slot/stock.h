@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The stock of a cache: slots over barns over nodes over slabs.
+ *
+ * An allocation is served by the first of: the slot's main sheaf (a section);
+ * its spare; a sheaf of the barn; a sheaf filled from partial slabs, from
+ * waiting slabs, from a new slab; and, when nothing can be constructed, any
+ * built object that can be found anywhere. A free goes to the main, the spare,
+ * the barn, the slabs.
+ *
+ * A slot's pointers in rseq mode change only by a section on its own CPU
+ * (pcp_slot_commit(), one word at a time), or by a drain that has closed and
+ * fenced it. A thread owns a sheaf from the commit that unhooked it until the
+ * commit that hooks it; between any two steps it may find itself on another
+ * CPU, and then goes on with what it holds. doc/drain.md has the protocol.
+ *
+ * In lock mode `main` is CLOSED for ever, which sends every section to the slow
+ * path, and `local` is what main is in rseq mode, guarded by `lock`. Alloc and
+ * free only try that lock; only a drain waits for it. Every change of a sheaf
+ * is one store there too, so that a forked child finds it whole.
+ */
+#ifndef PCP_SLOT_STOCK_H
+#define PCP_SLOT_STOCK_H
+
+#include "node/node.h"
+#include "sheaf/barn.h"
+#include "slab/build.h"
+
+struct pcp_slot {
+	struct pcp_sheaf *main;
+	struct pcp_sheaf *spare;
+	struct pcp_sheaf *rcu;
+	struct pcp_sheaf *local;
+	uint32_t lock; /* lock mode: guards spare, rcu, local and what local
+			* holds; nothing is taken under it, no rank */
+} PCP_ALIGNED(PCP_CACHELINE);
+
+_Static_assert(sizeof(struct pcp_slot) == 1U << PCP_SLOT_SHIFT, "sections");
+_Static_assert(offsetof(struct pcp_slot, main) == PCP_SLOT_MAIN, "sections");
+_Static_assert(sizeof(void *) != 8 ||
+		       (offsetof(struct pcp_slot, spare) == PCP_SLOT_SPARE &&
+			offsetof(struct pcp_slot, rcu) == PCP_SLOT_RCU),
+	       "sections");
+
+struct pcp_stock {
+	struct pcp_kind kind;
+	uint32_t capacity;    /* of new sheaves */
+	unsigned int nr_nodes;
+	struct pcp_node *nodes;
+	struct pcp_barn *barns; /* one per node */
+	struct pcp_sheaves sheaves;
+	bool bypass; /* a checking cache: its slots are never used */
+	bool dying;  /* destroy runs destructors; no allocation any more */
+	/* Rank PCP_RANK_DRAIN. Serialises drains; guards the freeing of
+	 * sheaves and `drains`. Never held over a callback. */
+	struct pcp_lock drain_lock;
+	uint64_t drains; /* begun; also read without the lock */
+	struct pcp_slot slots[] PCP_ALIGNED(128); /* pcp_index.nr_ids */
+};
+
+/* 0 or ENOMEM. kind's callbacks, flags and name are filled in. The memory is
+ * zeroed and has room for pcp_index.nr_ids slots. */
+int pcp_stock_init(struct pcp_stock *stock, size_t size, size_t align,
+		   uint32_t capacity, uint32_t min_partial);
+
+/* Frees everything but the slabs, which must be gone, and *stock itself. */
+void pcp_stock_destroy(struct pcp_stock *stock);
+
+/* One object past the slots, preferring a node. NULL with *err. */
+void *pcp_stock_alloc(struct pcp_stock *stock, unsigned int node, int *err);
+
+/* One object where the slot's main had none. NULL with *err. */
+void *pcp_slot_alloc_slow(struct pcp_stock *stock, int *err);
+
+/* Last resort, *err being why nothing could be built: any built object in
+ * partial and waiting slabs, barns and, by a drain that concurrent failures
+ * share, slots. NULL: there is none. */
+void *pcp_stock_search(struct pcp_stock *stock, int *err);
+
+/* Objects the caller owns go back to their slabs, past slots and barns; objs[]
+ * is reordered. Slabs to be released are added to *dead. */
+void pcp_stock_give(struct pcp_stock *stock, size_t n, void **objs,
+		    struct pcp_slab_link *dead);
+
+/* One object whose slot's main had no room. */
+void pcp_slot_free_slow(struct pcp_stock *stock, void *obj);
+
+/* Whether a free may run destructors decides what becomes of *dead. */
+void pcp_stock_bury(struct pcp_stock *stock, struct pcp_slab_link *dead,
+		    bool may_run_dtors);
+
+/* A sheaf the caller owns goes to the barn of a node, or is emptied. */
+void pcp_stock_put_sheaf(struct pcp_stock *stock, unsigned int node,
+			 struct pcp_sheaf *sheaf, struct pcp_slab_link *dead);
+
+/* Empty a sheaf the caller owns into the slabs. */
+void pcp_stock_flush(struct pcp_stock *stock, struct pcp_sheaf *sheaf,
+		     struct pcp_slab_link *dead);
+
+/* Empty every slot into the slabs. 0, or an errno value when some slot could
+ * not be fenced; what could be emptied was. */
+int pcp_stock_drain(struct pcp_stock *stock, struct pcp_slab_link *dead);
+
+/* The same unless a drain began after *stock->drains was `seen`. */
+int pcp_stock_drain_shared(struct pcp_stock *stock, uint64_t seen,
+			   struct pcp_slab_link *dead);
+
+/* Empty the barns into the slabs and free what sheaves are not in use. */
+void pcp_stock_empty_barns(struct pcp_stock *stock, struct pcp_slab_link *dead);
+
+/* Slots for good: every call takes the slow path. Nobody uses the cache. */
+void pcp_stock_close(struct pcp_stock *stock);
+
+/* Reset slot locks in a forked child. */
+void pcp_stock_fork_child(struct pcp_stock *stock);
+
+#endif /* PCP_SLOT_STOCK_H */
