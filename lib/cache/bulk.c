@@ -1,0 +1,80 @@
+/* SPDX-License-Identifier: MIT */
+/* Many objects in one call: all or none out, all back. */
+#include <config.h>
+
+#include <errno.h>
+#include <string.h>
+
+#include "cache/cache.h"
+#include "slot/ops.h"
+
+static bool bad_array(size_t n, void *const *objs)
+{
+	return n && !objs;
+}
+
+static bool overflows(size_t n)
+{
+	return n > SIZE_MAX / sizeof(void *);
+}
+
+PCP_API int pcpool_alloc_bulk(struct pcpool_cache *cache, size_t n,
+			      void **objs)
+{
+	const void *caller = __builtin_return_address(0);
+	size_t done = 0;
+	int saved = errno, err = 0;
+
+	if (!cache || bad_array(n, objs))
+		return EINVAL;
+	if (overflows(n))
+		return ENOMEM;
+	while (done < n && !err) {
+		size_t got = pcp_slot_pop_many(&cache->stock, n - done,
+					       objs + done);
+
+		for (size_t i = 0; i < got; i++)
+			pcp_cache_hand_out(cache, objs[done + i]);
+		done += got;
+		if (done == n)
+			break;
+		/* One by the slow path, which leaves the main stocked. */
+		objs[done] = pcp_cache_alloc_slow(cache, false, caller);
+		if (objs[done])
+			done++;
+		else
+			err = errno;
+	}
+	if (err) {
+		pcpool_free_bulk(cache, done, objs);
+		memset(objs, 0, n * sizeof(*objs));
+	}
+	errno = saved;
+	return err;
+}
+
+PCP_API int pcpool_free_bulk(struct pcpool_cache *cache, size_t n,
+			     void **objs)
+{
+	const void *caller = __builtin_return_address(0);
+	size_t done = 0;
+
+	if (!cache || bad_array(n, objs) || overflows(n))
+		return EINVAL;
+	while (done < n) {
+		size_t run = 0;
+
+		while (done + run < n && objs[done + run])
+			run++;
+		if (!run) {
+			done++;
+			continue;
+		}
+		run = pcp_slot_push_many(&cache->stock, run, objs + done);
+		done += run;
+		/* One by the slow path, which leaves the main with room. */
+		if (!run)
+			pcp_cache_free_slow(cache, objs[done++], false, caller);
+	}
+	return 0;
+}

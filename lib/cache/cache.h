@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: MIT */
+/* An object cache: a stock with a name, and its place in the registry. */
+#ifndef PCP_CACHE_CACHE_H
+#define PCP_CACHE_CACHE_H
+
+#include "slot/book.h"
+#include "slot/stock.h"
+
+#define PCP_NAME_MAX 64
+
+struct pcpool_cache {
+	struct pcpool_cache *prev, *next; /* registry lock */
+	uint64_t generation; /* of the process that created it, in forks */
+	char name[PCP_NAME_MAX];
+	struct pcp_stock stock; /* last: ends with the slots */
+};
+
+/* Slow halves of alloc and free, after a refused or aborted section. */
+PCP_NOINLINE void *pcp_cache_alloc_slow(struct pcpool_cache *cache,
+					bool aborted, const void *caller);
+PCP_NOINLINE void pcp_cache_free_slow(struct pcpool_cache *cache, void *obj,
+				      bool aborted, const void *caller);
+
+/* Run the reset hook. Out of line, so that the fast path needs no frame. */
+PCP_NOINLINE void *pcp_cache_reset(struct pcpool_cache *cache, void *obj);
+
+/* What every hand-out ends with. */
+static inline void *pcp_cache_hand_out(struct pcpool_cache *cache, void *obj)
+{
+	if (pcp_unlikely(cache->stock.kind.reset))
+		return pcp_cache_reset(cache, obj);
+	return obj;
+}
+
+/* The registry of all caches; rank PCP_RANK_REGISTRY. */
+void pcp_registry_add(struct pcpool_cache *cache);
+void pcp_registry_del(struct pcpool_cache *cache);
+
+/* Call visit for each cache under the registry lock, which keeps them from
+ * being destroyed; visit may take locks of the cache, and runs no callback. */
+void pcp_registry_each(void (*visit)(struct pcpool_cache *cache, void *arg),
+		       void *arg);
+
+/* Whether a cache is older than the fork that made this process. */
+bool pcp_cache_forked(const struct pcpool_cache *cache);
+uint64_t pcp_fork_generation(void);
+
+#endif /* PCP_CACHE_CACHE_H */

@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: MIT */
+/* pcpool_cache_create() and what only reads a cache's attributes. */
+#include <config.h>
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/options.h"
+#include "base/osmem.h"
+#include "cache/cache.h"
+#include "cpu/init.h"
+
+#define KNOWN_FLAGS (PCPOOL_DTOR_ON_FREE | PCPOOL_CHECK)
+#define MIN_PARTIAL_MAX 65535U
+
+/* How much free memory a node keeps in slabs of one cache by default. */
+#define PARTIAL_BYTES ((size_t)1 << 18)
+
+static bool valid(const char *name, size_t size,
+		  const struct pcpool_cache_attr *attr)
+{
+	return name && *name && size && size <= PCPOOL_SIZE_MAX &&
+	       attr->attr_size == sizeof(*attr) &&
+	       !(attr->align & (attr->align - 1)) &&
+	       attr->align <= PCPOOL_ALIGN_MAX &&
+	       !(attr->flags & ~KNOWN_FLAGS) &&
+	       attr->sheaf_capacity <= PCPOOL_SHEAF_CAPACITY_MAX &&
+	       attr->min_partial <= MIN_PARTIAL_MAX;
+}
+
+static uint32_t choose_capacity(size_t size,
+				const struct pcpool_cache_attr *attr)
+{
+	if (attr->sheaf_capacity)
+		return attr->sheaf_capacity;
+	return pcp_options.sheaf ? pcp_options.sheaf
+				 : pcp_sheaf_default_capacity(size);
+}
+
+static void copy_name(struct pcpool_cache *cache, const char *name)
+{
+	size_t len = strnlen(name, PCP_NAME_MAX - 1);
+
+	memcpy(cache->name, name, len);
+	cache->name[len] = '\0';
+	cache->stock.kind.name = cache->name;
+}
+
+static uint32_t default_min_partial(const struct pcp_layout *layout)
+{
+	size_t slabs = PARTIAL_BYTES / layout->slab_size;
+
+	return slabs ? (uint32_t)slabs : 1;
+}
+
+PCP_API struct pcpool_cache *
+pcpool_cache_create(const char *name, size_t size,
+		    const struct pcpool_cache_attr *attr)
+{
+	struct pcpool_cache_attr defaults = PCPOOL_CACHE_ATTR_INIT;
+	struct pcpool_cache *cache;
+	struct pcp_kind *kind;
+	int err;
+
+	pcp_init();
+	if (!attr)
+		attr = &defaults;
+	if (!valid(name, size, attr)) {
+		errno = EINVAL;
+		return NULL;
+	}
+	cache = pcp_meta_alloc(sizeof(*cache) + pcp_index.nr_ids *
+							sizeof(struct pcp_slot),
+			       128);
+	if (!cache)
+		return NULL;
+	copy_name(cache, name);
+	kind = &cache->stock.kind;
+	kind->ctor = attr->ctor;
+	kind->dtor = attr->dtor;
+	kind->reset = attr->reset;
+	kind->arg = attr->arg;
+	kind->flags = attr->flags;
+	if (pcp_options.debug)
+		kind->flags |= PCPOOL_CHECK;
+	err = pcp_stock_init(&cache->stock, size, attr->align,
+			     choose_capacity(size, attr), attr->min_partial);
+	if (err) {
+		pcp_meta_free(cache);
+		errno = err;
+		return NULL;
+	}
+	for (unsigned int i = 0; !attr->min_partial && i < cache->stock.nr_nodes;
+	     i++)
+		cache->stock.nodes[i].min_partial =
+			default_min_partial(&kind->layout);
+	pcp_registry_add(cache);
+	return cache;
+}
+
+PCP_API size_t pcpool_cache_size(const struct pcpool_cache *cache)
+{
+	return cache ? cache->stock.kind.layout.size : 0;
+}
+
+PCP_API const char *pcpool_cache_name(const struct pcpool_cache *cache)
+{
+	return cache ? cache->name : "";
+}

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: MIT */
+/* pcpool_cache_destroy(): everything destructed, or nothing. */
+#include <config.h>
+
+#include <errno.h>
+
+#include "base/osmem.h"
+#include "cache/cache.h"
+
+/* All objects are where pcpool can see them, so none is out. In a forked child
+ * objects may be out for ever in the hands of threads that do not exist: there
+ * only what was handed out counts. */
+static bool idle(struct pcpool_cache *cache)
+{
+	struct pcp_book book;
+
+	if (!pcp_cache_forked(cache))
+		return !pcp_kind_inuse(&cache->stock.kind);
+	pcp_stock_book(&cache->stock, &book, false);
+	return !book.live;
+}
+
+/* Every slab, wherever it is linked: nobody else reaches any of them. The lock
+ * is for destructors that look at the cache's statistics. */
+static void kill_all(struct pcp_kind *kind)
+{
+	for (;;) {
+		struct pcp_slab *slab = NULL;
+
+		pcp_lock(&kind->slabs_lock);
+		if (!pcp_slabs_empty(&kind->all))
+			slab = pcp_container_of(kind->all.next,
+						struct pcp_slab, all);
+		pcp_unlock(&kind->slabs_lock);
+		if (!slab)
+			return;
+		pcp_slab_kill(slab);
+	}
+}
+
+PCP_API int pcpool_cache_destroy(struct pcpool_cache *cache)
+{
+	struct pcp_slab_link dead;
+	struct pcp_stock *stock;
+	int saved = errno, err;
+
+	if (!cache)
+		return EINVAL;
+	stock = &cache->stock;
+	if (stock->dying)
+		return EBUSY;
+	pcp_slabs_init(&dead);
+	err = pcp_stock_drain(stock, &dead);
+	if (!err)
+		pcp_stock_empty_barns(stock, &dead);
+	/* Slabs that flushing emptied; their destructors wait for the answer. */
+	pcp_stock_bury(stock, &dead, false);
+	if (!err && !idle(cache))
+		err = EBUSY;
+	if (!err) {
+		stock->dying = true;
+		pcp_stock_close(stock);
+		kill_all(&stock->kind);
+		pcp_registry_del(cache);
+		pcp_stock_destroy(stock);
+		pcp_meta_free(cache);
+	}
+	errno = saved;
+	return err;
+}

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: MIT */
+/* pcpool_free() and pcpool_discard(). */
+#include <config.h>
+
+#include <errno.h>
+
+#include "base/report.h"
+#include "cache/cache.h"
+#include "slab/check.h"
+#include "slot/ops.h"
+
+static void free_checked(struct pcpool_cache *cache, void *obj,
+			 const void *caller)
+{
+	struct pcp_kind *kind = &cache->stock.kind;
+	uint32_t index;
+	struct pcp_slab *slab = pcp_check_free(kind, obj, caller, &index);
+
+	pcp_check_freed(slab, index, true);
+}
+
+void pcp_cache_free_slow(struct pcpool_cache *cache, void *obj, bool aborted,
+			 const void *caller)
+{
+	struct pcp_stock *stock;
+	int saved = errno;
+
+	if (!obj)
+		return;
+	if (!cache)
+		pcp_die(NULL, obj, caller, "freed to no cache");
+	stock = &cache->stock;
+	if (aborted)
+		pcp_stat_inc(&stock->kind.stat, PCP_STAT_RSEQ_ABORT);
+	if (stock->bypass)
+		free_checked(cache, obj, caller);
+	if (stock->bypass || (!aborted && pcp_index.rseq) ||
+	    !pcp_slot_push(stock, obj))
+		pcp_slot_free_slow(stock, obj);
+	errno = saved;
+}
+
+PCP_API void pcpool_free(struct pcpool_cache *cache, void *obj)
+{
+	enum pcp_section section = PCP_REFUSED;
+
+	if (pcp_likely(cache && obj)) {
+		section = pcp_rseq_push(cache->stock.slots, obj);
+		if (pcp_likely(section == PCP_DONE))
+			return;
+	}
+	pcp_cache_free_slow(cache, obj, section == PCP_ABORTED,
+			    __builtin_return_address(0));
+}
+
+PCP_API int pcpool_discard(struct pcpool_cache *cache, void *obj)
+{
+	const void *caller = __builtin_return_address(0);
+	struct pcp_slab_link dead;
+	struct pcp_stock *stock;
+	struct pcp_slab *slab;
+	uint32_t index;
+	int saved = errno;
+
+	if (!cache)
+		return EINVAL;
+	if (!obj)
+		return 0;
+	stock = &cache->stock;
+	if (stock->bypass)
+		slab = pcp_check_free(&stock->kind, obj, caller, &index);
+	else
+		slab = pcp_check_owner(&stock->kind, obj, caller, &index);
+	pcp_unbuild(slab, index);
+	if (stock->bypass)
+		pcp_check_freed(slab, index, false);
+	pcp_slabs_init(&dead);
+	pcp_stock_give(stock, 1, &obj, &dead);
+	pcp_stat_inc(&stock->kind.stat, PCP_STAT_SLOW_FREE);
+	pcp_stock_bury(stock, &dead, true);
+	errno = saved;
+	return 0;
+}

@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * The list of all caches, and what a fork does to them: their locks are taken
+ * in rank order (each rank for all caches before the next) and released after.
+ */
+#include <config.h>
+
+#include "base/fork.h"
+#include "base/lock.h"
+#include "cache/cache.h"
+#include "slab/arena.h"
+
+/* Rank PCP_RANK_REGISTRY. Guards first and the links of every cache. */
+static struct pcp_lock registry_lock = PCP_LOCK_INIT(PCP_RANK_REGISTRY);
+static struct pcpool_cache *first;
+
+/* Forks between the program's start and this process. */
+static uint64_t generation;
+
+uint64_t pcp_fork_generation(void)
+{
+	return pcp_load(&generation);
+}
+
+bool pcp_cache_forked(const struct pcpool_cache *cache)
+{
+	return cache->generation != pcp_fork_generation();
+}
+
+enum action { TAKE, GIVE, RENEW };
+
+PCP_NO_TSA static void act(struct pcp_lock *lock, enum action action)
+{
+	if (action == TAKE)
+		pcp_lock_nested(lock);
+	else if (action == GIVE)
+		pcp_unlock(lock);
+	else
+		pcp_lock_reinit(lock);
+}
+
+static void act_on_drains(enum action action)
+{
+	for (struct pcpool_cache *c = first; c; c = c->next)
+		act(&c->stock.drain_lock, action);
+}
+
+static void act_on_lists(enum action action)
+{
+	for (struct pcpool_cache *c = first; c; c = c->next)
+		for (unsigned int i = 0; i < c->stock.nr_nodes; i++)
+			act(&c->stock.nodes[i].list_lock, action);
+}
+
+static void act_on_deaths(enum action action)
+{
+	for (struct pcpool_cache *c = first; c; c = c->next)
+		for (unsigned int i = 0; i < c->stock.nr_nodes; i++)
+			act(&c->stock.nodes[i].death_lock, action);
+}
+
+static void act_on_slabs(enum action action)
+{
+	for (struct pcpool_cache *c = first; c; c = c->next)
+		act(&c->stock.kind.slabs_lock, action);
+}
+
+PCP_NO_TSA static void fork_prepare(void)
+{
+	pcp_lock(&registry_lock);
+	act_on_drains(TAKE);
+	act_on_lists(TAKE);
+	act_on_deaths(TAKE);
+	act_on_slabs(TAKE);
+}
+
+static void fork_release(enum action action)
+{
+	act_on_slabs(action);
+	act_on_deaths(action);
+	act_on_lists(action);
+	act_on_drains(action);
+	act(&registry_lock, action);
+}
+
+static void fork_parent(void)
+{
+	fork_release(GIVE);
+}
+
+static void fork_child(void)
+{
+	pcp_store(&generation, generation + 1);
+	for (struct pcpool_cache *c = first; c; c = c->next)
+		pcp_stock_fork_child(&c->stock);
+	fork_release(RENEW);
+}
+
+static void init_once(void)
+{
+	static const struct pcp_fork_ops ops = {
+		.prepare = fork_prepare,
+		.parent = fork_parent,
+		.child = fork_child,
+	};
+
+	pcp_arena_init();
+	pcp_fork_register(PCP_FORK_CACHE, &ops);
+}
+
+void pcp_registry_add(struct pcpool_cache *cache)
+{
+	static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+	pthread_once(&once, init_once);
+	pcp_lock(&registry_lock);
+	cache->generation = pcp_fork_generation();
+	cache->prev = NULL;
+	cache->next = first;
+	if (first)
+		first->prev = cache;
+	first = cache;
+	pcp_unlock(&registry_lock);
+}
+
+void pcp_registry_del(struct pcpool_cache *cache)
+{
+	pcp_lock(&registry_lock);
+	if (cache->prev)
+		cache->prev->next = cache->next;
+	else
+		first = cache->next;
+	if (cache->next)
+		cache->next->prev = cache->prev;
+	pcp_unlock(&registry_lock);
+}
+
+void pcp_registry_each(void (*visit)(struct pcpool_cache *cache, void *arg),
+		       void *arg)
+{
+	pcp_lock(&registry_lock);
+	for (struct pcpool_cache *c = first; c; c = c->next)
+		visit(c, arg);
+	pcp_unlock(&registry_lock);
+}

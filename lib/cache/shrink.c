@@ -1,0 +1,31 @@
+/* SPDX-License-Identifier: MIT */
+/* pcpool_cache_shrink(): free memory goes back to the system. */
+#include <config.h>
+
+#include <errno.h>
+
+#include "cache/cache.h"
+
+PCP_API int pcpool_cache_shrink(struct pcpool_cache *cache)
+{
+	struct pcp_slab_link dead;
+	struct pcp_stock *stock;
+	int saved = errno, err;
+
+	if (!cache)
+		return EINVAL;
+	stock = &cache->stock;
+	/* From a destructor that destroy runs: everything is going anyway. */
+	if (stock->dying)
+		return 0;
+	pcp_slabs_init(&dead);
+	err = pcp_stock_drain(stock, &dead);
+	pcp_stock_empty_barns(stock, &dead);
+	for (unsigned int i = 0; i < stock->nr_nodes; i++) {
+		pcp_slabs_kill(&dead);
+		pcp_node_trim(&stock->nodes[i], 0, &dead);
+	}
+	pcp_slabs_kill(&dead);
+	errno = saved;
+	return err;
+}
