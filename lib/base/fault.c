@@ -22,6 +22,7 @@ static struct point points[PCP_FAULT_COUNT] = {
 	[PCP_FAULT_COMMIT] = { .name = "commit" },
 	[PCP_FAULT_SLAB] = { .name = "slab" },
 	[PCP_FAULT_FENCE] = { .name = "fence" },
+	[PCP_FAULT_NO_FENCE] = { .name = "no-fence" },
 	[PCP_FAULT_BIND] = { .name = "bind" },
 };
 static void (*hook)(enum pcp_hook_id id);

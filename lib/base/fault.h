@@ -20,6 +20,8 @@ enum pcp_fault_point {
 	PCP_FAULT_COMMIT, /* making reserved pages usable */
 	PCP_FAULT_SLAB,	  /* a block for a slab */
 	PCP_FAULT_FENCE,  /* membarrier */
+	PCP_FAULT_NO_FENCE, /* not a shortage: leave the fence out and say it
+			     * was made, so that a test can show it notices */
 	PCP_FAULT_BIND,	  /* mbind */
 	PCP_FAULT_COUNT
 };

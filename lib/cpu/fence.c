@@ -38,18 +38,22 @@ int pcp_fence_init(void)
 	return membarrier(CMD_REGISTER_PRIVATE_EXPEDITED_RSEQ, 0, 0);
 }
 
-int pcp_fence_slot(unsigned int index)
+static int fence(unsigned int flags, int cpu)
 {
-	if (pcp_index.cid)
-		return pcp_fence_all();
 	if (PCP_FAULT(PCP_FAULT_FENCE))
 		return ENOMEM;
-	return membarrier(CMD_PRIVATE_EXPEDITED_RSEQ, CMD_FLAG_CPU, (int)index);
+	if (PCP_FAULT(PCP_FAULT_NO_FENCE))
+		return 0;
+	return membarrier(CMD_PRIVATE_EXPEDITED_RSEQ, flags, cpu);
+}
+
+int pcp_fence_slot(unsigned int index)
+{
+	return pcp_index.cid ? pcp_fence_all()
+			     : fence(CMD_FLAG_CPU, (int)index);
 }
 
 int pcp_fence_all(void)
 {
-	if (PCP_FAULT(PCP_FAULT_FENCE))
-		return ENOMEM;
-	return membarrier(CMD_PRIVATE_EXPEDITED_RSEQ, 0, 0);
+	return fence(0, 0);
 }

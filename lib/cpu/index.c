@@ -62,7 +62,7 @@ static unsigned int area_bytes(void)
 
 /* Kernels from 6.19 to before 7.0.14 do not restart a section on aarch64 when
  * another thread ran on the same CPU meanwhile, unless it also migrated. */
-static bool kernel_keeps_promise(void)
+__attribute__((unused)) static bool kernel_keeps_promise(void)
 {
 #if defined(__aarch64__)
 	unsigned int major, minor, patch = 0;

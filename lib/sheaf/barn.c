@@ -31,6 +31,9 @@ static struct pcp_sheaf *get(struct pcp_barn *barn, struct pcp_stack *stack,
 		return NULL;
 	node = pcp_container_of(link, struct pcp_barn_node, link);
 	sheaf = pcp_load(&node->sheaf);
+	/* An unused node must not name a sheaf that may be freed: see
+	 * pcp_barn_objects(). */
+	pcp_store(&node->sheaf, NULL);
 	/* The node first, the place after: whoever gets the place finds a
 	 * node. Pairs with the acquire in put(). */
 	pcp_stack_push(&barn->unused, link);
@@ -55,8 +58,9 @@ static bool put(struct pcp_barn *barn, struct pcp_stack *stack,
 		pcp_sub(count, 1U);
 		return false;
 	}
-	pcp_store(&pcp_container_of(link, struct pcp_barn_node, link)->sheaf,
-		  sheaf);
+	pcp_store_release(
+		&pcp_container_of(link, struct pcp_barn_node, link)->sheaf,
+		sheaf);
 	pcp_stack_push(stack, link);
 	return true;
 }
@@ -113,7 +117,9 @@ uint64_t pcp_barn_objects(const struct pcp_barn *barn)
 	for (size_t i = 0; link && i < PCP_ARRAY_SIZE(barn->nodes); i++) {
 		const struct pcp_barn_node *node = pcp_container_of(
 			link, const struct pcp_barn_node, link);
-		const struct pcp_sheaf *sheaf = pcp_load(&node->sheaf);
+		/* Sheaves are freed under the lock the caller holds, and a node
+		 * forgets its sheaf before that can be. Pairs with put(). */
+		const struct pcp_sheaf *sheaf = pcp_load_acquire(&node->sheaf);
 
 		if (sheaf)
 			objects += pcp_sheaf_size(sheaf);

@@ -166,7 +166,9 @@ static struct pcp_sheaf **word_of(struct pcp_slot *slot,
 struct pcp_sheaf *pcp_slot_peek(struct pcp_stock *stock, long index,
 				enum pcp_slot_word word)
 {
-	return pcp_load(word_of(&stock->slots[index], word));
+	/* Pairs with the commit that hooked the sheaf: the books read its
+	 * fields. */
+	return pcp_load_acquire(word_of(&stock->slots[index], word));
 }
 
 static bool locked_commit(struct pcp_slot *slot, struct pcp_sheaf **word,
@@ -178,7 +180,7 @@ static bool locked_commit(struct pcp_slot *slot, struct pcp_sheaf **word,
 		return false;
 	done = slot->local != PCP_CLOSED && *word == expect;
 	if (done)
-		pcp_store(word, desired);
+		pcp_store_release(word, desired);
 	pcp_slot_unlock(slot);
 	return done;
 }
