@@ -13,9 +13,13 @@
  * its word.
  *
  * Refusals use b.cond, which reaches 1 MiB either way; tbz reaches 32 KiB
- * only, and the compiler may move the refused path far off. Commits need no
- * release: whoever reads a slot or sheaf after a commit runs on the same CPU or
+ * only, and the compiler may move the refused path far off. Commits to a sheaf
+ * or to per-CPU data need no release: whoever reads them runs on the same CPU or
  * has fenced it, and all addresses read here depend on the pointer before.
+ * pcp_rseq_commit() acquires main, for it must not see a slot reopened and its
+ * spare as it was before (pairs with the release in take_closed() of
+ * slot/drain.c), and releases what it hooks, for the books of a cache look at
+ * sheaves of other CPUs.
  */
 #ifndef PCP_CPU_RSEQ_AARCH64_H
 #define PCP_CPU_RSEQ_AARCH64_H
@@ -220,13 +224,14 @@ PCP_INLINE enum pcp_section pcp_rseq_commit(void *slots, long expected_index,
 		"cmp x9, %[expected_index]\n\t"
 		"b.ne %l[refused]\n\t"
 		"add x9, %[slots], x9, lsl #6\n\t"
-		"ldr x10, [x9]\n\t"
+		"ldar x10, [x9]\n\t"
 		"cmp x10, %[closed]\n\t"
 		"b.eq %l[refused]\n\t"
-		"ldr x10, [x9, %[offset]]\n\t"
+		"add x9, x9, %[offset]\n\t"
+		"ldr x10, [x9]\n\t"
 		"cmp x10, %[expect]\n\t"
 		"b.ne %l[refused]\n\t"
-		"str %[desired], [x9, %[offset]]"
+		"stlr %[desired], [x9]"
 		PCP_RSEQ_END
 		:
 		: [slots] "r"(slots), [expected_index] "r"(expected_index),

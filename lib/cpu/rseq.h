@@ -43,9 +43,9 @@
  *
  *   pcp_rseq_commit(slots, expected_index, offset, expect, desired, closed)
  *       index != expected_index: refused
- *       slots[index].main == closed: refused
+ *       slots[index].main == closed: refused        (acquire)
  *       *(slot + offset) != expect: refused
- *       commit *(slot + offset) = desired
+ *       commit *(slot + offset) = desired           (release)
  *
  *   pcp_rseq_add_u64(p, stride, value)  and _u32
  *       commit *(p + index * stride) += value

@@ -77,7 +77,8 @@ static bool take_closed(struct pcp_stock *stock, struct pcp_slot *slot,
 		return false;
 	take_sheaves(stock, slot, old, haul);
 	PCP_HOOK(PCP_HOOK_DRAIN_TAKEN);
-	/* Pairs with the sections' load of main, which spare's depends on. */
+	/* Pairs with pcp_rseq_commit()'s load of main, which comes before its
+	 * load of spare. */
 	pcp_store_release(&slot->main, PCP_EMPTY);
 	return true;
 }
