@@ -35,29 +35,35 @@ void *pcp_cache_reset(struct pcpool_cache *cache, void *obj)
 	return obj;
 }
 
-void *pcp_cache_alloc_slow(struct pcpool_cache *cache, bool aborted,
-			   const void *caller)
+void *pcp_cache_take_slow(struct pcpool_cache *cache, bool aborted,
+			  const void *caller)
 {
-	struct pcp_stock *stock;
+	struct pcp_stock *stock = &cache->stock;
 	int err = 0;
 	void *obj;
 
-	if (!cache) {
-		errno = EINVAL;
-		return NULL;
-	}
-	stock = &cache->stock;
 	if (aborted)
 		pcp_stat_inc(&stock->kind.stat, PCP_STAT_RSEQ_ABORT);
 	if (stock->bypass)
 		obj = alloc_checked(cache, pcp_this_node(), caller, &err);
 	else if ((!aborted && pcp_index.rseq) || !pcp_slot_pop(stock, &obj))
 		obj = pcp_slot_alloc_slow(stock, &err);
-	if (!obj) {
+	if (!obj)
 		errno = err;
+	return obj;
+}
+
+void *pcp_cache_alloc_slow(struct pcpool_cache *cache, bool aborted,
+			   const void *caller)
+{
+	void *obj;
+
+	if (!cache) {
+		errno = EINVAL;
 		return NULL;
 	}
-	return pcp_cache_hand_out(cache, obj);
+	obj = pcp_cache_take_slow(cache, aborted, caller);
+	return obj ? pcp_cache_hand_out(cache, obj) : NULL;
 }
 
 PCP_API void *pcpool_alloc(struct pcpool_cache *cache)

@@ -18,36 +18,47 @@ static bool overflows(size_t n)
 	return n > SIZE_MAX / sizeof(void *);
 }
 
+/* n built objects that still have to be handed out. Returns how many there
+ * were; with fewer, *err says why. */
+static size_t take_many(struct pcpool_cache *cache, size_t n, void **objs,
+			const void *caller, int *err)
+{
+	size_t done = 0;
+
+	while (done < n) {
+		done += pcp_slot_pop_many(&cache->stock, n - done,
+					  objs + done);
+		if (done == n)
+			break;
+		/* One by the slow path, which leaves the main stocked. */
+		objs[done] = pcp_cache_take_slow(cache, false, caller);
+		if (!objs[done]) {
+			*err = errno;
+			break;
+		}
+		done++;
+	}
+	return done;
+}
+
 PCP_API int pcpool_alloc_bulk(struct pcpool_cache *cache, size_t n,
 			      void **objs)
 {
-	const void *caller = __builtin_return_address(0);
-	size_t done = 0;
 	int saved = errno, err = 0;
+	size_t done;
 
 	if (!cache || bad_array(n, objs))
 		return EINVAL;
 	if (overflows(n))
 		return ENOMEM;
-	while (done < n && !err) {
-		size_t got = pcp_slot_pop_many(&cache->stock, n - done,
-					       objs + done);
-
-		for (size_t i = 0; i < got; i++)
-			pcp_cache_hand_out(cache, objs[done + i]);
-		done += got;
-		if (done == n)
-			break;
-		/* One by the slow path, which leaves the main stocked. */
-		objs[done] = pcp_cache_alloc_slow(cache, false, caller);
-		if (objs[done])
-			done++;
-		else
-			err = errno;
-	}
+	done = take_many(cache, n, objs, __builtin_return_address(0), &err);
 	if (err) {
 		pcpool_free_bulk(cache, done, objs);
 		memset(objs, 0, n * sizeof(*objs));
+	} else if (cache->stock.kind.reset) {
+		/* Only now is it certain that they are handed out. */
+		for (size_t i = 0; i < n; i++)
+			pcp_cache_reset(cache, objs[i]);
 	}
 	errno = saved;
 	return err;

@@ -15,7 +15,11 @@ struct pcpool_cache {
 	struct pcp_stock stock; /* last: ends with the slots */
 };
 
-/* Slow halves of alloc and free, after a refused or aborted section. */
+/* Slow halves of alloc and free, after a refused or aborted section. The first
+ * returns a built object that still has to be handed out, or NULL with errno;
+ * the second includes that. */
+PCP_NOINLINE void *pcp_cache_take_slow(struct pcpool_cache *cache,
+				       bool aborted, const void *caller);
 PCP_NOINLINE void *pcp_cache_alloc_slow(struct pcpool_cache *cache,
 					bool aborted, const void *caller);
 PCP_NOINLINE void pcp_cache_free_slow(struct pcpool_cache *cache, void *obj,

@@ -1,0 +1,96 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Objects back to their slabs, and whole sheaves to a barn: what everything
+ * above the nodes gives up ends here.
+ */
+#include <config.h>
+
+#include "slab/check.h"
+#include "slot/stock.h"
+
+/* Chain all objects of objs[0]'s slab; the others move to the front. Returns
+ * how many are left. */
+static size_t chain_one_slab(struct pcp_stock *stock, size_t n, void **objs,
+			     struct pcp_chain *chain)
+{
+	struct pcp_kind *kind = &stock->kind;
+	const void *caller = __builtin_return_address(0);
+	size_t left = 0;
+	uint32_t index;
+
+	*chain = (struct pcp_chain){
+		.slab = pcp_check_owner(kind, objs[0], caller, &index),
+	};
+	pcp_chain_add(chain, index);
+	for (size_t i = 1; i < n; i++) {
+		if (pcp_slab_of(kind, objs[i]) != chain->slab) {
+			objs[left++] = objs[i];
+			continue;
+		}
+		pcp_check_owner(kind, objs[i], caller, &index);
+		pcp_chain_add(chain, index);
+	}
+	return left;
+}
+
+void pcp_stock_give(struct pcp_stock *stock, size_t n, void **objs,
+		    struct pcp_slab_link *dead)
+{
+	while (n) {
+		struct pcp_chain chain;
+
+		n = chain_one_slab(stock, n, objs, &chain);
+		pcp_node_give(&stock->nodes[chain.slab->node], &chain, dead);
+	}
+}
+
+void pcp_stock_flush(struct pcp_stock *stock, struct pcp_sheaf *sheaf,
+			struct pcp_slab_link *dead)
+{
+	uint32_t size = pcp_sheaf_size(sheaf);
+
+	if (!size)
+		return;
+	/* The size first: a child forked in between loses the objects instead
+	 * of having them twice. */
+	pcp_sheaf_set_size(sheaf, 0);
+	pcp_stock_give(stock, size, sheaf->objects, dead);
+	pcp_stat_inc(&stock->kind.stat, PCP_STAT_SHEAF_FLUSH);
+}
+
+void pcp_stock_put_sheaf(struct pcp_stock *stock, unsigned int node,
+			 struct pcp_sheaf *sheaf, struct pcp_slab_link *dead)
+{
+	struct pcp_barn *barn = &stock->barns[node];
+
+	if (pcp_sheaf_size(sheaf)) {
+		if (!pcp_sheaf_full(sheaf)) {
+			sheaf = pcp_barn_put_partial(barn, sheaf);
+			if (!sheaf)
+				return;
+		} else if (pcp_barn_put_full(barn, sheaf)) {
+			return;
+		}
+		pcp_stock_flush(stock, sheaf, dead);
+	}
+	if (!pcp_barn_put_empty(barn, sheaf))
+		pcp_sheaf_retire(&stock->sheaves, sheaf);
+}
+
+void pcp_stock_empty_barns(struct pcp_stock *stock, struct pcp_slab_link *dead)
+{
+	for (unsigned int i = 0; i < stock->nr_nodes; i++) {
+		struct pcp_barn *barn = &stock->barns[i];
+		struct pcp_sheaf *sheaf;
+
+		while ((sheaf = pcp_barn_get_partial(barn)) ||
+		       (sheaf = pcp_barn_get_full(barn)) ||
+		       (sheaf = pcp_barn_get_empty(barn))) {
+			pcp_stock_flush(stock, sheaf, dead);
+			pcp_sheaf_retire(&stock->sheaves, sheaf);
+		}
+	}
+	pcp_lock(&stock->drain_lock);
+	pcp_sheaves_sweep(&stock->sheaves);
+	pcp_unlock(&stock->drain_lock);
+}
