@@ -24,7 +24,8 @@ static unsigned int depth;
 static bool held_by_me(void)
 {
 	/* Only this thread can have made itself the owner. */
-	return pcp_load(&owned) && pthread_equal(owner, pthread_self());
+	return pcp_load(&owned) &&
+	       pthread_equal(pcp_load(&owner), pthread_self());
 }
 
 PCP_NO_TSA static void prepare(void)
@@ -34,7 +35,7 @@ PCP_NO_TSA static void prepare(void)
 		return;
 	}
 	pcp_lock(&fork_lock);
-	owner = pthread_self();
+	pcp_store(&owner, pthread_self());
 	pcp_store(&owned, true);
 	depth = 1;
 	for (int i = 0; i < PCP_FORK_COUNT; i++) {

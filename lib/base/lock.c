@@ -9,7 +9,7 @@
 #include "base/report.h"
 
 #if PCP_DEBUG
-static __thread unsigned char held[PCP_RANK_COUNT];
+static __thread unsigned int held[PCP_RANK_COUNT];
 
 static void note_acquire(const struct pcp_lock *lock, bool nested)
 {

@@ -66,7 +66,8 @@ void pcp_die(const char *cache, const void *obj, const void *caller,
 	va_end(ap);
 	if (obj)
 		len = appendf(buf, sizeof(buf), len, ": object %p", obj);
-	len = appendf(buf, sizeof(buf), len, ", caller %p", caller);
+	if (caller)
+		len = appendf(buf, sizeof(buf), len, ", caller %p", caller);
 	emit(buf, len);
 	abort();
 }

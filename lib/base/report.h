@@ -9,7 +9,7 @@
 #include "base/compiler.h"
 
 /* One line to stderr, written with a single write(2), then abort().
- * cache may be NULL; its control characters are printed as '?'. */
+ * cache, obj and caller may be NULL; control characters are printed as '?'. */
 _Noreturn PCP_COLD void pcp_die(const char *cache, const void *obj,
 				const void *caller, const char *fmt, ...)
 	PCP_PRINTF(4, 5);

@@ -92,7 +92,9 @@ PCP_API void *pcpool_alloc_node(struct pcpool_cache *cache, int node)
 		return NULL;
 	}
 	if (node < 0)
-		return pcpool_alloc(cache);
+		return pcp_slot_pop(&cache->stock, &obj)
+			       ? pcp_cache_hand_out(cache, obj)
+			       : pcp_cache_alloc_slow(cache, false, caller);
 	if (cache->stock.bypass)
 		obj = alloc_checked(cache, (unsigned int)node, caller, &err);
 	else

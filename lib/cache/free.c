@@ -70,7 +70,7 @@ PCP_API int pcpool_discard(struct pcpool_cache *cache, void *obj)
 	if (stock->bypass)
 		slab = pcp_check_free(&stock->kind, obj, caller, &index);
 	else
-		slab = pcp_check_owner(&stock->kind, obj, caller, &index);
+		slab = pcp_check_out(&stock->kind, obj, caller, &index);
 	pcp_unbuild(slab, index);
 	if (stock->bypass)
 		pcp_check_freed(slab, index, false);

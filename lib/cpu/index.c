@@ -26,6 +26,7 @@ struct pcp_index pcp_index = { .nr_ids = 1, .reason = "not decided yet" };
 /* Fields of the area, by the kernel's layout. */
 enum {
 	AREA_CPU_ID = 4,
+	AREA_FLAGS = 16,
 	AREA_MM_CID = 24,
 	AREA_MM_CID_END = 28,
 };
@@ -134,8 +135,13 @@ void pcp_index_init(void)
 	};
 
 #if PCP_HAVE_RSEQ
+	/* In lock mode sections still run, once per call, in threads that the
+	 * libc has registered. There the CPU number may be beyond the slots, so
+	 * they read a field that the kernel insists is 0, and find slot 0
+	 * closed like all others. */
 	pcp_rseq_area = __rseq_offset;
-	pcp_rseq_id = __rseq_offset + AREA_CPU_ID;
+	pcp_rseq_id = __rseq_offset +
+		      (index.reason ? AREA_FLAGS : AREA_CPU_ID);
 #endif
 	if (!index.reason) {
 		index.rseq = true;

@@ -89,8 +89,8 @@ void pcp_node_queue(struct pcp_node *node, struct pcp_slab *slab)
 	pcp_unlock(&node->death_lock);
 }
 
-/* A slab the caller holds goes back where it belongs. Full: nowhere, and it is
- * nobody's from here on, for the next free has to link it. */
+/* A slab the caller holds, which has a free object, is linked; or retired when
+ * it is empty and there are enough. */
 static void put_back(struct pcp_node *node, struct pcp_slab *slab,
 		     struct pcp_slab_link *dead)
 {
@@ -154,8 +154,10 @@ uint32_t pcp_node_take(struct pcp_node *node, uint32_t max, void **objs,
 	return count;
 }
 
-/* The youngest waiting slab, whose memory is the warmest; NULL: none. */
-static struct pcp_slab *pop_waiting(struct pcp_node *node)
+enum age { YOUNGEST, OLDEST };
+
+/* A waiting slab; NULL: none. */
+static struct pcp_slab *pop_waiting(struct pcp_node *node, enum age age)
 {
 	struct pcp_slab *slab = NULL;
 
@@ -163,7 +165,8 @@ static struct pcp_slab *pop_waiting(struct pcp_node *node)
 		return NULL;
 	pcp_lock(&node->death_lock);
 	if (!pcp_slabs_empty(&node->waiting)) {
-		slab = pcp_slab_of_list(node->waiting.prev);
+		slab = pcp_slab_of_list(age == YOUNGEST ? node->waiting.prev
+							: node->waiting.next);
 		pcp_slabs_del(&slab->list);
 		pcp_store(&node->nr_waiting, node->nr_waiting - 1);
 	}
@@ -174,7 +177,8 @@ static struct pcp_slab *pop_waiting(struct pcp_node *node)
 uint32_t pcp_node_take_waiting(struct pcp_node *node, uint32_t max,
 			       void **objs, struct pcp_slab_link *dead)
 {
-	struct pcp_slab *slab = pop_waiting(node);
+	/* Its memory is the warmest. */
+	struct pcp_slab *slab = pop_waiting(node, YOUNGEST);
 
 	return slab ? take_held(node, slab, max, objs, dead) : 0;
 }
@@ -295,9 +299,15 @@ void *pcp_node_take_built(struct pcp_node *node, struct pcp_slab_link *dead)
 	struct pcp_slab *slab;
 	void *obj = NULL;
 
-	/* One that has none built is put on the partial list. */
-	while (!obj && (slab = pop_waiting(node)))
+	/* One that has nothing built is put back, perhaps as the youngest, so
+	 * going by age looks at each once. */
+	for (uint32_t left = pcp_load(&node->nr_waiting); left && !obj;
+	     left--) {
+		slab = pop_waiting(node, OLDEST);
+		if (!slab)
+			break;
 		obj = take_built_held(node, slab, dead);
+	}
 	for (uint32_t left = pcp_load(&node->nr_partial); left && !obj;
 	     left--) {
 		list_lock(node);

@@ -132,6 +132,8 @@ static int write_all(int fd, const char *buf, size_t len)
 	while (len) {
 		ssize_t n = write(fd, buf, len);
 
+		if (!n)
+			return EIO;
 		if (n < 0 && errno != EINTR)
 			return errno;
 		if (n > 0) {

@@ -58,7 +58,7 @@ static void fill_shape(const struct pcp_stock *stock,
 	s->objects_per_slab = layout->objects;
 	s->slab_overhead =
 		layout->slab_size - layout->objects * layout->stride;
-	s->sheaf_capacity = stock->capacity;
+	s->sheaf_capacity = stock->sheaves.capacity;
 }
 
 static void fill_book(const struct pcp_book *book, bool forked,

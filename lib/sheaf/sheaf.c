@@ -76,16 +76,16 @@ static struct pcp_sheaf *reuse(struct pcp_sheaves *set)
 	return first;
 }
 
-struct pcp_sheaf *pcp_sheaf_new(struct pcp_sheaves *set, uint32_t capacity)
+struct pcp_sheaf *pcp_sheaf_new(struct pcp_sheaves *set)
 {
 	struct pcp_sheaf *sheaf = reuse(set), *head;
 
 	if (sheaf)
 		return sheaf;
-	sheaf = pcp_meta_alloc(sheaf_bytes(capacity), PCP_CACHELINE);
+	sheaf = pcp_meta_alloc(sheaf_bytes(set->capacity), PCP_CACHELINE);
 	if (!sheaf)
 		return NULL;
-	sheaf->capacity = capacity;
+	sheaf->capacity = set->capacity;
 	sheaf->base = -1;
 	head = pcp_load(&set->all);
 	do

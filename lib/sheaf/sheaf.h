@@ -132,6 +132,7 @@ struct pcp_sheaves {
 	struct pcp_sheaf *retired; /* empty, to be used again or freed; taken
 				    * whole, so that no node is popped */
 	struct pcp_stat *stat;
+	uint32_t capacity; /* of every sheaf of the set */
 };
 
 /* Capacities for which a sheaf fills whole cache lines. */
@@ -139,7 +140,7 @@ uint32_t pcp_sheaf_default_capacity(size_t object_size);
 
 /* An empty sheaf, owned by the caller: a retired one, or new. NULL: no
  * memory. */
-struct pcp_sheaf *pcp_sheaf_new(struct pcp_sheaves *set, uint32_t capacity);
+struct pcp_sheaf *pcp_sheaf_new(struct pcp_sheaves *set);
 
 /* The owner gives up an empty sheaf. Takes no lock. */
 void pcp_sheaf_retire(struct pcp_sheaves *set, struct pcp_sheaf *sheaf);

@@ -241,13 +241,19 @@ void *pcp_block_alloc(size_t size, unsigned int node)
 
 	arena = arena_create(node);
 	pcp_lock(&arena_lock);
-	if (arena)
-		arena_link(arena);
+	/* Another may have been as fast: then one arena is enough. */
 	block = take_any(order, node);
+	if (!block && arena) {
+		arena_link(arena);
+		arena = NULL;
+		block = take_any(order, node);
+	}
 	/* Memory from elsewhere beats none. */
 	for (unsigned int i = 0; !block && i < pcp_topology.nr_nodes; i++)
 		block = take_any(order, i);
 	pcp_unlock(&arena_lock);
+	if (arena)
+		arena_destroy(arena);
 	if (!block)
 		errno = ENOMEM;
 	return block;

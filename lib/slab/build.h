@@ -20,7 +20,7 @@ void pcp_unbuild(struct pcp_slab *slab, uint32_t index);
 
 /* Construct what is not built of n objects the caller owns. Returns how many
  * are built, moved to the front of objs[]; with fewer than n, *err is the
- * constructor's errno value, and it was called at most once after failing. The
+ * constructor's errno value, and it was not called again after it failed. The
  * others still belong to the caller. No lock held. */
 size_t pcp_build_many(struct pcp_kind *kind, size_t n, void **objs, int *err);
 

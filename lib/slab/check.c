@@ -15,7 +15,7 @@ static struct pcp_check *entry_of(const struct pcp_slab *slab, uint32_t index)
 	       index;
 }
 
-/* Word-wise multiply and fold: any single changed bit changes the sum. */
+/* Word-wise multiply and fold: a change goes unseen once in 2^32. */
 static uint32_t sum_of(const struct pcp_slab *slab, uint32_t index)
 {
 	const char *p = pcp_slab_object(slab, index);
@@ -67,6 +67,16 @@ struct pcp_slab *pcp_check_owner(const struct pcp_kind *kind, const void *obj,
 			pcp_block_readable(obj, 1)
 				? "not the start of an object of this cache"
 				: "not an object of any cache");
+	return slab;
+}
+
+struct pcp_slab *pcp_check_out(const struct pcp_kind *kind, const void *obj,
+			       const void *caller, uint32_t *index)
+{
+	struct pcp_slab *slab = pcp_check_owner(kind, obj, caller, index);
+
+	if (pcp_unlikely(pcp_load(&slab->next[*index]) != PCP_INDEX_OUT))
+		pcp_die(kind->name, obj, caller, "object freed before");
 	return slab;
 }
 

@@ -41,4 +41,8 @@ void pcp_check_death(struct pcp_slab *slab, uint32_t index);
 struct pcp_slab *pcp_check_owner(const struct pcp_kind *kind, const void *obj,
 				 const void *caller, uint32_t *index);
 
+/* The same, and aborts when the object is in its slab. */
+struct pcp_slab *pcp_check_out(const struct pcp_kind *kind, const void *obj,
+			       const void *caller, uint32_t *index);
+
 #endif /* PCP_SLAB_CHECK_H */

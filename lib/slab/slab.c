@@ -149,25 +149,18 @@ struct pcp_slab *pcp_slab_check(const struct pcp_kind *kind, const void *obj,
 	return slab;
 }
 
-/* Walk max links from the word's head, or to the end. What is read may be
- * nonsense when others take and give meanwhile: every index is checked, the
- * number of steps is bounded, and the swap will fail. False: start again. */
-static bool walk(const struct pcp_slab *slab, uint64_t word, uint32_t max,
-		 void **objs, uint32_t *count, uint32_t *rest)
+/* Only the holder of a slab takes from it, and gives change the list in front
+ * only, so the links of free objects stand still under a walk: one that leads
+ * nowhere was overwritten by whoever wrote beyond an object. */
+static uint32_t follow(const struct pcp_slab *slab, uint32_t index)
 {
-	uint32_t n = slab->kind->layout.objects;
-	uint32_t index = pcp_word_head(word);
-	uint32_t done = 0;
+	uint32_t next = pcp_load(&slab->next[index]);
 
-	while (done < max && index != PCP_INDEX_END) {
-		if (pcp_unlikely(index >= n))
-			return false;
-		objs[done++] = pcp_slab_object(slab, index);
-		index = pcp_load(&slab->next[index]);
-	}
-	*count = done;
-	*rest = index;
-	return index < n || index == PCP_INDEX_END;
+	if (pcp_unlikely(next >= slab->kind->layout.objects &&
+			 next != PCP_INDEX_END))
+		pcp_die(slab->kind->name, slab, NULL,
+			"free list of a slab is corrupt at object %u", index);
+	return next;
 }
 
 uint32_t pcp_slab_take(struct pcp_slab *slab, uint32_t max, void **objs,
@@ -177,20 +170,19 @@ uint32_t pcp_slab_take(struct pcp_slab *slab, uint32_t max, void **objs,
 	uint32_t count, rest;
 
 	for (;;) {
-		uint64_t taken;
-
-		if (walk(slab, word, max, objs, &count, &rest)) {
-			*full = rest == PCP_INDEX_END;
-			if (!count)
-				return 0;
-			PCP_HOOK(PCP_HOOK_SLAB_TAKE);
-			taken = pcp_word_next(word, rest,
-					      pcp_word_inuse(word) + count);
-			if (pcp_cas(&slab->word, &word, taken))
-				break;
-		} else {
-			word = pcp_load_acquire(&slab->word);
+		rest = pcp_word_head(word);
+		for (count = 0; count < max && rest != PCP_INDEX_END; count++) {
+			objs[count] = pcp_slab_object(slab, rest);
+			rest = follow(slab, rest);
 		}
+		*full = rest == PCP_INDEX_END;
+		if (!count)
+			return 0;
+		PCP_HOOK(PCP_HOOK_SLAB_TAKE);
+		if (pcp_cas(&slab->word, &word,
+			    pcp_word_next(word, rest,
+					  pcp_word_inuse(word) + count)))
+			break;
 		pcp_stat_inc(&slab->kind->stat, PCP_STAT_CMPXCHG_FAIL);
 	}
 	for (uint32_t i = 0; i < count; i++)
@@ -203,14 +195,13 @@ uint32_t pcp_slab_take(struct pcp_slab *slab, uint32_t max, void **objs,
 static uint32_t take_up_to(struct pcp_slab *slab, uint32_t target, bool *full)
 {
 	uint64_t word = pcp_load_acquire(&slab->word);
-	uint32_t rest = pcp_load(&slab->next[target]);
+	uint32_t rest = follow(slab, target);
 
 	*full = rest == PCP_INDEX_END;
 	for (;;) {
 		uint32_t head = pcp_word_head(word), count = 1;
 
-		for (uint32_t i = head; i != target;
-		     i = pcp_load(&slab->next[i]))
+		for (uint32_t i = head; i != target; i = follow(slab, i))
 			count++;
 		if (pcp_cas(&slab->word, &word,
 			    pcp_word_next(word, rest,
@@ -223,18 +214,22 @@ static uint32_t take_up_to(struct pcp_slab *slab, uint32_t target, bool *full)
 void *pcp_slab_take_built(struct pcp_slab *slab, struct pcp_chain *rest,
 			  bool *full)
 {
-	uint32_t target = pcp_word_head(pcp_load_acquire(&slab->word));
-	uint32_t index;
+	uint64_t word = pcp_load_acquire(&slab->word);
+	uint32_t left = slab->kind->layout.objects - pcp_word_inuse(word);
+	uint32_t target = pcp_word_head(word), index;
 
 	*rest = (struct pcp_chain){ .slab = slab };
 	*full = false;
-	while (target != PCP_INDEX_END && !pcp_is_built(slab, target))
-		target = pcp_load(&slab->next[target]);
-	if (target == PCP_INDEX_END)
+	for (; left && target != PCP_INDEX_END; left--) {
+		if (pcp_is_built(slab, target))
+			break;
+		target = follow(slab, target);
+	}
+	if (!left || target == PCP_INDEX_END)
 		return NULL;
 	index = take_up_to(slab, target, full);
 	while (index != target) {
-		uint32_t next = pcp_load(&slab->next[index]);
+		uint32_t next = follow(slab, index);
 
 		pcp_store(&slab->next[index], (uint16_t)PCP_INDEX_OUT);
 		pcp_chain_add(rest, index);
@@ -249,8 +244,7 @@ void pcp_chain_add(struct pcp_chain *chain, uint32_t index)
 	struct pcp_slab *slab = chain->slab;
 
 	if (pcp_unlikely(pcp_load(&slab->next[index]) != PCP_INDEX_OUT))
-		pcp_die(slab->kind->name, pcp_slab_object(slab, index),
-			__builtin_return_address(0),
+		pcp_die(slab->kind->name, pcp_slab_object(slab, index), NULL,
 			"object freed twice, found when it came back to its "
 			"slab");
 	if (!chain->count)
@@ -269,7 +263,7 @@ bool pcp_slab_give(const struct pcp_chain *chain, uint64_t *word)
 	uint32_t inuse = pcp_word_inuse(*word);
 
 	if (pcp_unlikely(inuse < chain->count))
-		pcp_die(slab->kind->name, slab, __builtin_return_address(0),
+		pcp_die(slab->kind->name, slab, NULL,
 			"slab has %u objects out and gets %u back", inuse,
 			chain->count);
 	pcp_store(&slab->next[chain->last], (uint16_t)pcp_word_head(*word));

@@ -5,13 +5,13 @@
  * The free objects form a list of indexes in next[]. Its head, the number of
  * objects that are out, and a tag live in one 64-bit word, so that taking all,
  * taking some and giving a chain back are one compare-and-swap each and need
- * no lock. The tag grows with every successful swap: a walk of next[] that
- * another thread disturbed cannot be mistaken for a good one.
+ * no lock. The tag grows with every successful swap, so that a word that was
+ * changed and changed back is not mistaken for the old one.
  *
  * Who may touch what:
  *   word        anyone, by the functions here
- *   next[i]     the owner of object i while it is out; otherwise the giver
- *               before its swap; walkers read it, and check what they read
+ *   next[i]     the owner of object i, until its swap gives the object back;
+ *               then the holder of the slab (node.h), the only one that takes
  *   built bit   the owner of object i
  *   on_list     under the node's list_lock
  *   all links   under the cache's slabs lock

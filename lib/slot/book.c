@@ -65,6 +65,9 @@ void pcp_stock_book(struct pcp_stock *stock, struct pcp_book *book, bool out)
 	pcp_unlock(&stock->drain_lock);
 	book->sheaves = sum.sheaves;
 	book->sheaf_bytes = sum.bytes;
-	book->live = book->alloc_fast + book->alloc_slow - book->free_fast -
-		     book->free_slow;
+	/* Read one after the other while threads run, frees may be ahead. */
+	book->live = book->alloc_fast + book->alloc_slow;
+	book->live -= book->free_fast + book->free_slow < book->live
+			      ? book->free_fast + book->free_slow
+			      : book->live;
 }

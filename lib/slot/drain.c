@@ -238,7 +238,6 @@ int pcp_stock_drain_shared(struct pcp_stock *stock, uint64_t seen,
 	int err = 0;
 
 	pcp_lock(&stock->drain_lock);
-	/* One that began after the caller had found nothing is as good. */
 	if (stock->drains == seen)
 		err = drain_all(stock, dead);
 	pcp_unlock(&stock->drain_lock);

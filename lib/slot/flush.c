@@ -27,7 +27,7 @@ static struct pcp_sheaf *get_roomy(struct pcp_stock *stock, long index,
 		return spare;
 	}
 	sheaf = pcp_barn_get_empty(barn);
-	return sheaf ? sheaf : pcp_sheaf_new(&stock->sheaves, stock->capacity);
+	return sheaf ? sheaf : pcp_sheaf_new(&stock->sheaves);
 }
 
 static void free_to_slab(struct pcp_stock *stock, void *obj,

@@ -14,12 +14,11 @@ static size_t chain_one_slab(struct pcp_stock *stock, size_t n, void **objs,
 			     struct pcp_chain *chain)
 {
 	struct pcp_kind *kind = &stock->kind;
-	const void *caller = __builtin_return_address(0);
 	size_t left = 0;
 	uint32_t index;
 
 	*chain = (struct pcp_chain){
-		.slab = pcp_check_owner(kind, objs[0], caller, &index),
+		.slab = pcp_check_owner(kind, objs[0], NULL, &index),
 	};
 	pcp_chain_add(chain, index);
 	for (size_t i = 1; i < n; i++) {
@@ -27,7 +26,7 @@ static size_t chain_one_slab(struct pcp_stock *stock, size_t n, void **objs,
 			objs[left++] = objs[i];
 			continue;
 		}
-		pcp_check_owner(kind, objs[i], caller, &index);
+		pcp_check_owner(kind, objs[i], NULL, &index);
 		pcp_chain_add(chain, index);
 	}
 	return left;

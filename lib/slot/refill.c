@@ -75,7 +75,7 @@ static struct pcp_sheaf *to_fill(struct pcp_stock *stock, long index,
 
 	if (!sheaf)
 		sheaf = pcp_barn_get_empty(barn);
-	return sheaf ? sheaf : pcp_sheaf_new(&stock->sheaves, stock->capacity);
+	return sheaf ? sheaf : pcp_sheaf_new(&stock->sheaves);
 }
 
 /* A sheaf with at least one object, owned by the caller, for the slot it is

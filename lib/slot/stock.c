@@ -35,7 +35,7 @@ int pcp_stock_init(struct pcp_stock *stock, size_t size, size_t align,
 		pcp_node_init(&stock->nodes[i], &stock->kind, min_partial);
 		pcp_barn_init(&stock->barns[i], &stock->kind.stat);
 	}
-	stock->capacity = capacity;
+	stock->sheaves.capacity = capacity;
 	stock->sheaves.stat = &stock->kind.stat;
 	stock->bypass = stock->kind.layout.check;
 	pcp_lock_init(&stock->drain_lock, PCP_RANK_DRAIN);

@@ -44,7 +44,6 @@ _Static_assert(sizeof(void *) != 8 ||
 
 struct pcp_stock {
 	struct pcp_kind kind;
-	uint32_t capacity;    /* of new sheaves */
 	unsigned int nr_nodes;
 	struct pcp_node *nodes;
 	struct pcp_barn *barns; /* one per node */
@@ -101,7 +100,8 @@ void pcp_stock_flush(struct pcp_stock *stock, struct pcp_sheaf *sheaf,
  * not be fenced; what could be emptied was. */
 int pcp_stock_drain(struct pcp_stock *stock, struct pcp_slab_link *dead);
 
-/* The same unless a drain began after *stock->drains was `seen`. */
+/* The same unless one began after the caller read `seen` from stock->drains,
+ * before it looked elsewhere: what slots held then has been moved. */
 int pcp_stock_drain_shared(struct pcp_stock *stock, uint64_t seen,
 			   struct pcp_slab_link *dead);
 
