@@ -101,6 +101,20 @@ struct pcpool_percpu_stats {
 /** Fill *stats. Returns 0, or EINVAL as above. */
 int pcpool_percpu_stats(struct pcpool_percpu_stats *stats);
 
+/** Where slabs of all caches get their memory. */
+struct pcpool_memory_stats {
+	size_t stats_size;   /**< set by the caller */
+	uint64_t arenas;     /**< reservations of address space, 64 MiB each */
+	uint64_t slab_bytes; /**< in slabs that exist */
+	uint64_t idle_bytes; /**< of slabs released within about a second, kept
+			      *   for the next slab of any cache: at most as
+			      *   much as slab_bytes or 16 MiB; returned to the
+			      *   system by any pcpool_cache_shrink() */
+};
+
+/** Fill *stats. Returns 0, or EINVAL as above. */
+int pcpool_memory_stats(struct pcpool_memory_stats *stats);
+
 /** How slots are found: "rseq" or "lock". Static string. */
 const char *pcpool_mode(void);
 /** What indexes slots: "cpu", "cid", or "hint" in lock mode. Static string. */

@@ -5,6 +5,7 @@
 #include <errno.h>
 
 #include "cache/cache.h"
+#include "slab/arena.h"
 
 PCP_API int pcpool_cache_shrink(struct pcpool_cache *cache)
 {
@@ -26,6 +27,7 @@ PCP_API int pcpool_cache_shrink(struct pcpool_cache *cache)
 		pcp_node_trim(&stock->nodes[i], 0, &dead);
 	}
 	pcp_slabs_kill(&dead);
+	pcp_block_purge();
 	errno = saved;
 	return err;
 }

@@ -245,14 +245,14 @@ static bool take_in_block(struct pcp_map *map, struct pcp_chunk *chunk,
 
 	block->taken = (uint16_t)(block->taken + n);
 	left = PCP_BLOCK_GRANULES - block->taken;
-	if (was_free) {
+	if (pcp_unlikely(was_free)) {
 		chunk->busy[block->index / 64] |= UINT64_C(1)
 						  << (block->index % 64);
 		set_longest(&map->partial, &block->span, left);
 	} else if (left < block->span.longest) {
 		lower_longest(&map->partial, &block->span, left);
 	}
-	if (!block->touched) {
+	if (pcp_unlikely(!block->touched)) {
 		block->touched = true;
 		chunk->nr_touched++;
 		map->touched++;
@@ -277,7 +277,7 @@ static uintptr_t take_range(struct pcp_map *map, struct pcp_chunk *chunk,
 					part);
 		i += part;
 	}
-	if (opened) {
+	if (pcp_unlikely(opened)) {
 		chunk_unlink(map, chunk);
 		chunk->nr_free -= opened;
 		chunk_link(map, chunk);
@@ -321,8 +321,7 @@ static struct pcp_span *search(struct pcp_map *map, struct pcp_bins *bins,
 {
 	unsigned int looks = thorough ? ~0U : LOOKS_MAX;
 	unsigned int limit = thorough ? ~0U : MISSES_MAX;
-	unsigned int bin = bin_of(n), fits = bin_of(n + align - 1) + 1;
-	unsigned int misses = 0;
+	unsigned int bin = bin_of(n), misses = 0;
 	struct pcp_span *first = NULL;
 
 	for (; looks; looks--) {
@@ -337,9 +336,9 @@ static struct pcp_span *search(struct pcp_map *map, struct pcp_bins *bins,
 		span = span_of(bins->heads[bin]);
 		map->scans++;
 		*pos = PCP_BITS_NONE;
-		if (span->longest >= n)
+		if (pcp_likely(span->longest >= n))
 			*pos = pcp_bits_run(span->bits, span->words, n, align);
-		if (*pos != PCP_BITS_NONE)
+		if (pcp_likely(*pos != PCP_BITS_NONE))
 			return span;
 		if (tighten(bins, span)) {
 			first = NULL;
@@ -348,8 +347,8 @@ static struct pcp_span *search(struct pcp_map *map, struct pcp_bins *bins,
 		if (!first)
 			first = span;
 		bins->heads[bin] = span->link.next;
-		if (++misses >= limit && bin < fits)
-			bin = fits;
+		if (++misses >= limit && bin <= bin_of(n + align - 1))
+			bin = bin_of(n + align - 1) + 1;
 		else if (span->link.next == &first->link)
 			bin++;
 	}
@@ -525,7 +524,7 @@ static void give_region(struct pcp_map *map, struct pcp_chunk *chunk,
 	map->granules -= end - pos;
 	chunk->taken_granules -= end - pos;
 	mark_free(chunk, pos, end - pos);
-	if (bounds_hold(chunk, block, pos, end - pos)) {
+	if (pcp_likely(bounds_hold(chunk, block, pos, end - pos))) {
 		block->taken = (uint16_t)(block->taken - (end - pos));
 		return;
 	}

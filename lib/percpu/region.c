@@ -27,6 +27,8 @@
 /* Regions taken or given under one hold of the leaf lock. */
 #define BATCH 256U
 
+#define LINE_WORDS (PCP_CACHELINE / sizeof(uint64_t))
+
 /* Chunks without a region that are kept. */
 #define KEEP_EMPTY 1U
 
@@ -185,9 +187,27 @@ static size_t take_growing(struct request *request, size_t n, void **ptrs)
 	return got;
 }
 
+/* Zero a copy without writing to what is zero already: an untouched page is
+ * then read as the kernel's page of zeros and costs no memory, and the lines of
+ * a CPU that did not use its copy stay clean. */
+static void zero_copy(uint64_t *copy, unsigned int words)
+{
+	while (words) {
+		unsigned int n = words < LINE_WORDS ? words : LINE_WORDS;
+		uint64_t any = 0;
+
+		for (unsigned int i = 0; i < n; i++)
+			any |= copy[i];
+		if (any)
+			memset(copy, 0, n * sizeof(*copy));
+		copy += n;
+		words -= n;
+	}
+}
+
 /* Zero every slot's copy. That of the stray slot is zero as long as nobody may
  * have written to one. */
-static void zero_copies(void *p, size_t size)
+static void zero_copies(void *p, unsigned int words)
 {
 	const size_t stride = pcp_chunk_geometry.stride;
 	unsigned int slots = pcp_chunk_geometry.slots;
@@ -196,7 +216,7 @@ static void zero_copies(void *p, size_t size)
 	if (pcp_index.rseq && !pcp_load(&pcp_stray_used))
 		slots--;
 	for (; slots; slots--, copy += stride)
-		memset(copy, 0, size);
+		zero_copy((uint64_t *)(void *)copy, words);
 }
 
 /* No lock held: strip the mark and do what it says. */
@@ -205,7 +225,8 @@ static inline void *finish(void *p, const struct request *request)
 	if (!((uintptr_t)p & RECYCLED))
 		return p;
 	p = (char *)p - RECYCLED;
-	zero_copies(p, (size_t)request->granules << PCP_GRANULE_SHIFT);
+	/* A granule is a word. */
+	zero_copies(p, request->granules);
 	return p;
 }
 

@@ -110,8 +110,10 @@ static void print_cache(struct pcpool_cache *cache, void *arg)
 static void print_process(FILE *out)
 {
 	struct pcpool_percpu_stats p = { .stats_size = sizeof(p) };
+	struct pcpool_memory_stats m = { .stats_size = sizeof(m) };
 
 	pcpool_percpu_stats(&p);
+	pcpool_memory_stats(&m);
 	fprintf(out, "pcpool %s mode %s index %s\n", pcpool_version(),
 		pcpool_mode(), pcpool_index());
 	fprintf(out, "  reason %s\n", pcpool_mode_reason());
@@ -125,6 +127,10 @@ static void print_process(FILE *out)
 		p.slots, p.unit_size, p.chunks, p.regions, p.region_bytes,
 		p.populated_bytes, p.mutex, p.map_lock, p.chunk_alloc,
 		p.chunk_free, p.alloc_fail);
+	fprintf(out,
+		"memory\n  arenas %" PRIu64 "\n  slab_bytes %" PRIu64
+		"\n  idle_bytes %" PRIu64 "\n",
+		m.arenas, m.slab_bytes, m.idle_bytes);
 }
 
 static int write_all(int fd, const char *buf, size_t len)

@@ -11,6 +11,7 @@
 #include "cpu/init.h"
 #include "percpu/region.h"
 #include "service/stats.h"
+#include "slab/arena.h"
 
 /* Where each event counter of a cache goes. */
 static const struct {
@@ -141,6 +142,19 @@ PCP_API int pcpool_percpu_stats(struct pcpool_percpu_stats *stats)
 		.chunk_free = now.chunk_free,
 		.alloc_fail = now.alloc_fail,
 	};
+	return 0;
+}
+
+PCP_API int pcpool_memory_stats(struct pcpool_memory_stats *stats)
+{
+	struct pcp_block_sum sum;
+
+	if (!stats || stats->stats_size != sizeof(*stats))
+		return EINVAL;
+	pcp_block_sum(&sum);
+	stats->arenas = sum.arenas;
+	stats->slab_bytes = sum.bytes;
+	stats->idle_bytes = sum.idle;
 	return 0;
 }
 

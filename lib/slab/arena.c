@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/atomic.h"
 #include "base/fault.h"
@@ -33,6 +34,12 @@
  * little is charged that is not used where the system does not overcommit. */
 #define COMMIT_STEP ((size_t)1 << 21)
 
+/* Idle blocks: as many bytes as are in use, but not less than this; and for how
+ * long. Each return gives back a few at most, so that none takes long. */
+#define IDLE_BYTES ((uint64_t)16 << 20)
+#define IDLE_NS UINT64_C(1000000000)
+#define PURGE_FEW 4U
+
 #define WORD_BITS 64U
 
 struct arena {
@@ -46,6 +53,15 @@ struct arena {
 	uint64_t taken[CELLS / WORD_BITS];
 };
 
+/* An idle block, in its own memory. */
+struct idle {
+	struct idle *newer, *older;   /* of all, by time of return */
+	struct idle *next;	      /* of the same node and order */
+	struct idle **link;
+	unsigned int node, order;
+	uint64_t since;
+};
+
 _Static_assert(sizeof(struct arena) <= PCP_BLOCK_MIN, "header fits its cell");
 _Static_assert(PCP_BLOCK_MIN == (size_t)1 << CELL_SHIFT, "cells");
 _Static_assert(PCP_BLOCK_MAX == PCP_BLOCK_MIN << (ORDERS - 1), "orders");
@@ -54,7 +70,9 @@ _Static_assert(PCP_BLOCK_MAX == PCP_BLOCK_MIN << (ORDERS - 1), "orders");
 static struct pcp_lock arena_lock = PCP_LOCK_INIT(PCP_RANK_ARENA);
 static struct arena *arenas[PCP_OPTION_NODES_MAX];
 static unsigned int empty_arenas[PCP_OPTION_NODES_MAX];
-static uint64_t block_bytes;
+static uint64_t block_bytes, idle_bytes;
+static struct idle *newest, *oldest;
+static struct idle *idle_blocks[PCP_OPTION_NODES_MAX][ORDERS];
 
 /* One bit per arena-sized piece of address space; read without the lock. */
 static uint64_t known[((uint64_t)1 << (ADDRESS_BITS - ARENA_SHIFT)) / WORD_BITS];
@@ -210,11 +228,75 @@ static unsigned int order_of(size_t size)
 }
 
 /* CONTEXT: arena_lock held. */
+static void idle_unlink(struct idle *block)
+{
+	*(block->newer ? &block->newer->older : &newest) = block->older;
+	*(block->older ? &block->older->newer : &oldest) = block->newer;
+	*block->link = block->next;
+	if (block->next)
+		block->next->link = block->link;
+	idle_bytes -= PCP_BLOCK_MIN << block->order;
+}
+
+/* CONTEXT: arena_lock held. */
+static void idle_link(struct idle *block)
+{
+	struct idle **head = &idle_blocks[block->node][block->order];
+
+	block->newer = NULL;
+	block->older = newest;
+	*(newest ? &newest->newer : &oldest) = block;
+	newest = block;
+	block->next = *head;
+	if (block->next)
+		block->next->link = &block->next;
+	block->link = head;
+	*head = block;
+	idle_bytes += PCP_BLOCK_MIN << block->order;
+}
+
+/* CONTEXT: arena_lock held. Unlink up to max blocks that have been idle for too
+ * long, or all the same if `all`; linked by next. */
+static struct idle *idle_surplus(uint64_t now, bool all, unsigned int max)
+{
+	struct idle *list = NULL;
+
+	while (max-- && oldest) {
+		uint64_t bound = block_bytes > IDLE_BYTES ? block_bytes
+							  : IDLE_BYTES;
+		struct idle *block = oldest;
+
+		if (!all && idle_bytes <= bound &&
+		    now - block->since < IDLE_NS)
+			break;
+		idle_unlink(block);
+		block->next = list;
+		list = block;
+	}
+	return list;
+}
+
+/* CONTEXT: arena_lock held. */
+static void *take_idle(unsigned int order, unsigned int node)
+{
+	struct idle *block = idle_blocks[node][order];
+
+	if (!block)
+		return NULL;
+	idle_unlink(block);
+	block_bytes += PCP_BLOCK_MIN << order;
+	return block;
+}
+
+/* CONTEXT: arena_lock held. */
 static void *take_any(unsigned int order, unsigned int node)
 {
-	for (struct arena *arena = arenas[node]; arena; arena = arena->next) {
-		void *block = arena_take(arena, order);
+	void *block = take_idle(order, node);
 
+	if (block)
+		return block;
+	for (struct arena *arena = arenas[node]; arena; arena = arena->next) {
+		block = arena_take(arena, order);
 		if (block) {
 			block_bytes += PCP_BLOCK_MIN << order;
 			return block;
@@ -259,21 +341,19 @@ void *pcp_block_alloc(size_t size, unsigned int node)
 	return block;
 }
 
-void pcp_block_free(void *block, size_t size)
+/* Give the pages of an unlinked idle block back, and the block to its arena. */
+static void release(struct idle *block)
 {
 	struct arena *arena = arena_of(block);
+	size_t size = PCP_BLOCK_MIN << block->order;
 	size_t cell = (size_t)((char *)block - (char *)arena) >> CELL_SHIFT;
-	size_t count = size >> CELL_SHIFT;
 	bool surplus;
 
-	/* Before anyone else can have it. When the kernel refuses (locked
-	 * memory), the block is not zero, which its next owner is told is. */
-	if (pcp_os_discard(block, size))
-		memset(block, 0, size);
+	/* Refused for memory the process has locked: it then stays. */
+	(void)pcp_os_discard(block, size);
 	pcp_lock(&arena_lock);
-	cells_mark(arena, cell, count, false);
-	arena->used -= (unsigned int)count;
-	block_bytes -= size;
+	cells_mark(arena, cell, size >> CELL_SHIFT, false);
+	arena->used -= (unsigned int)(size >> CELL_SHIFT);
 	for (unsigned int order = 0; order < ORDERS; order++) {
 		uint32_t start = (uint32_t)(cell >> order << order);
 
@@ -289,6 +369,53 @@ void pcp_block_free(void *block, size_t size)
 	pcp_unlock(&arena_lock);
 	if (surplus)
 		arena_destroy(arena);
+}
+
+static void release_list(struct idle *list)
+{
+	while (list) {
+		struct idle *next = list->next;
+
+		release(list);
+		list = next;
+	}
+}
+
+static uint64_t coarse_now(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+	return (uint64_t)now.tv_sec * UINT64_C(1000000000) +
+	       (uint64_t)now.tv_nsec;
+}
+
+void pcp_block_free(void *p, size_t size)
+{
+	struct idle *block = p, *list;
+
+	block->order = order_of(size);
+	block->node = arena_of(p)->node;
+	block->since = coarse_now();
+	pcp_lock(&arena_lock);
+	block_bytes -= size;
+	idle_link(block);
+	list = idle_surplus(block->since, false, PURGE_FEW);
+	pcp_unlock(&arena_lock);
+	release_list(list);
+}
+
+void pcp_block_purge(void)
+{
+	struct idle *list;
+
+	/* A few at a time, so that the lock is not held for long. */
+	do {
+		pcp_lock(&arena_lock);
+		list = idle_surplus(0, true, 64);
+		pcp_unlock(&arena_lock);
+		release_list(list);
+	} while (list);
 }
 
 bool pcp_block_readable(const void *p, size_t size)
@@ -307,14 +434,16 @@ bool pcp_block_readable(const void *p, size_t size)
 	       offset + size <= pcp_load_acquire(&arena_of(p)->committed);
 }
 
-uint64_t pcp_block_bytes(void)
+void pcp_block_sum(struct pcp_block_sum *sum)
 {
-	uint64_t bytes;
-
+	*sum = (struct pcp_block_sum){ 0 };
 	pcp_lock(&arena_lock);
-	bytes = block_bytes;
+	sum->bytes = block_bytes;
+	sum->idle = idle_bytes;
+	for (unsigned int node = 0; node < PCP_OPTION_NODES_MAX; node++)
+		for (struct arena *a = arenas[node]; a; a = a->next)
+			sum->arenas++;
 	pcp_unlock(&arena_lock);
-	return bytes;
 }
 
 PCP_NO_TSA static void fork_prepare(void)

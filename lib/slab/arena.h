@@ -8,6 +8,12 @@
  * returning memory needs no new map entry and cannot fail for lack of one.
  * An arena that is wholly free is unmapped, one per node kept.
  *
+ * A returned block stays as it is for a while, up to a bound, because most are
+ * wanted again at once, and giving pages back and faulting them in costs more
+ * than anything else an allocator does. Idle blocks serve any cache; they go
+ * back when they were not wanted for a second (noticed when another block is
+ * returned), beyond the bound, and all of them in pcp_block_purge().
+ *
  * Any address can be asked whether it lies in an arena, without touching it.
  */
 #ifndef PCP_SLAB_ARENA_H
@@ -21,8 +27,8 @@
 #define PCP_BLOCK_MIN ((size_t)1 << 14)
 #define PCP_BLOCK_MAX ((size_t)1 << 23)
 
-/* A zero-filled block of size bytes, preferring memory of a node. NULL with
- * errno ENOMEM. Takes PCP_RANK_ARENA. */
+/* A block of size bytes, of unspecified content, preferring memory of a node.
+ * NULL with errno ENOMEM. Takes PCP_RANK_ARENA. */
 void *pcp_block_alloc(size_t size, unsigned int node);
 
 /* Return a block of that size. Its content is gone. Takes PCP_RANK_ARENA. */
@@ -32,8 +38,15 @@ void pcp_block_free(void *block, size_t size);
  * read. For pointers of unknown origin; takes no lock. */
 bool pcp_block_readable(const void *p, size_t size);
 
-/* Bytes in allocated blocks, over all arenas. */
-uint64_t pcp_block_bytes(void);
+/* Give all idle blocks back to the system. Takes PCP_RANK_ARENA. */
+void pcp_block_purge(void);
+
+struct pcp_block_sum {
+	uint64_t bytes;	 /* in allocated blocks */
+	uint64_t idle;	 /* in idle ones */
+	uint64_t arenas;
+};
+void pcp_block_sum(struct pcp_block_sum *sum);
 
 /* Enter the fork handlers; once, from the library's first cache. */
 void pcp_arena_init(void);

@@ -3,6 +3,7 @@
 #include <config.h>
 
 #include <errno.h>
+#include <string.h>
 #include <time.h>
 
 #include "base/fault.h"
@@ -100,6 +101,12 @@ struct pcp_slab *pcp_slab_create(struct pcp_kind *kind, unsigned int node)
 		pcp_stat_inc(&kind->stat, PCP_STAT_MEM_FAIL);
 		return NULL;
 	}
+	/* Header and tables; next[] is written by the shuffle. */
+	memset(slab, 0, PCP_SLAB_HEADER);
+	if (layout->built || layout->check)
+		memset(slab->next + layout->objects, 0,
+		       layout->first - PCP_SLAB_HEADER -
+			       layout->objects * sizeof(*slab->next));
 	slab->kind = kind;
 	slab->node = (uint16_t)node;
 	slab->magic = magic_of(slab);
@@ -136,15 +143,10 @@ struct pcp_slab *pcp_slab_check(const struct pcp_kind *kind, const void *obj,
 {
 	const struct pcp_layout *layout = &kind->layout;
 	struct pcp_slab *slab = pcp_slab_of(kind, obj);
-	size_t offset = (size_t)((const char *)obj - (const char *)slab);
 
 	if (!pcp_block_readable(slab, layout->slab_size) ||
 	    slab->magic != magic_of(slab) || slab->kind != kind ||
-	    offset < layout->first)
-		return NULL;
-	offset -= layout->first;
-	*index = pcp_layout_index(layout, offset);
-	if (*index >= layout->objects || *index * layout->stride != offset)
+	    !pcp_slab_locate(layout, slab, obj, index))
 		return NULL;
 	return slab;
 }
@@ -161,6 +163,17 @@ static uint32_t follow(const struct pcp_slab *slab, uint32_t index)
 		pcp_die(slab->kind->name, slab, NULL,
 			"free list of a slab is corrupt at object %u", index);
 	return next;
+}
+
+/* Mark the first count objects of a chain the caller has just taken. */
+static void mark_out(struct pcp_slab *slab, uint32_t index, uint32_t count)
+{
+	while (count--) {
+		uint32_t next = pcp_load(&slab->next[index]);
+
+		pcp_store(&slab->next[index], (uint16_t)PCP_INDEX_OUT);
+		index = next;
+	}
 }
 
 uint32_t pcp_slab_take(struct pcp_slab *slab, uint32_t max, void **objs,
@@ -185,9 +198,7 @@ uint32_t pcp_slab_take(struct pcp_slab *slab, uint32_t max, void **objs,
 			break;
 		pcp_stat_inc(&slab->kind->stat, PCP_STAT_CMPXCHG_FAIL);
 	}
-	for (uint32_t i = 0; i < count; i++)
-		pcp_store(&slab->next[pcp_slab_index(slab, objs[i])],
-			  (uint16_t)PCP_INDEX_OUT);
+	mark_out(slab, pcp_word_head(word), count);
 	return count;
 }
 
@@ -239,22 +250,10 @@ void *pcp_slab_take_built(struct pcp_slab *slab, struct pcp_chain *rest,
 	return pcp_slab_object(slab, target);
 }
 
-void pcp_chain_add(struct pcp_chain *chain, uint32_t index)
+void pcp_chain_die(const struct pcp_slab *slab, uint32_t index)
 {
-	struct pcp_slab *slab = chain->slab;
-
-	if (pcp_unlikely(pcp_load(&slab->next[index]) != PCP_INDEX_OUT))
-		pcp_die(slab->kind->name, pcp_slab_object(slab, index), NULL,
-			"object freed twice, found when it came back to its "
-			"slab");
-	if (!chain->count)
-		chain->last = index;
-	/* Linked in front: what chain->first was comes next. The last one's
-	 * link is set when the chain is given. */
-	pcp_store(&slab->next[index],
-		  (uint16_t)(chain->count ? chain->first : PCP_INDEX_END));
-	chain->first = index;
-	chain->count++;
+	pcp_die(slab->kind->name, pcp_slab_object(slab, index), NULL,
+		"object freed twice, found when it came back to its slab");
 }
 
 bool pcp_slab_give(const struct pcp_chain *chain, uint64_t *word)

@@ -170,6 +170,22 @@ static inline uint32_t pcp_slab_index(const struct pcp_slab *slab,
 						layout->first);
 }
 
+/* The index of an object by its address in a slab that is known to be one of
+ * this layout; false when no object starts there. */
+static inline bool pcp_slab_locate(const struct pcp_layout *layout,
+				   const struct pcp_slab *slab,
+				   const void *obj, uint32_t *index)
+{
+	size_t offset = (size_t)((const char *)obj - (const char *)slab) -
+			layout->first;
+
+	/* In the tables the offset wraps to something huge. */
+	if (pcp_unlikely(offset >= layout->slab_size))
+		return false;
+	*index = pcp_layout_index(layout, offset);
+	return *index < layout->objects && *index * layout->stride == offset;
+}
+
 /* The slab of a pointer of unknown origin, or NULL when it is not the start of
  * an object of this cache. Takes no lock, touches no memory that may be
  * unmapped. *index is the object's. */
@@ -200,9 +216,26 @@ struct pcp_chain {
 	uint32_t first, last, count;
 };
 
+_Noreturn PCP_COLD void pcp_chain_die(const struct pcp_slab *slab,
+				      uint32_t index);
+
 /* Add an object the caller owns to a chain. Aborts with a message when the
  * object is free already. */
-void pcp_chain_add(struct pcp_chain *chain, uint32_t index);
+static inline void pcp_chain_add(struct pcp_chain *chain, uint32_t index)
+{
+	struct pcp_slab *slab = chain->slab;
+
+	if (pcp_unlikely(pcp_load(&slab->next[index]) != PCP_INDEX_OUT))
+		pcp_chain_die(slab, index);
+	if (!chain->count)
+		chain->last = index;
+	/* Linked in front: what chain->first was comes next. The last one's
+	 * link is set when the chain is given. */
+	pcp_store(&slab->next[index],
+		  (uint16_t)(chain->count ? chain->first : PCP_INDEX_END));
+	chain->first = index;
+	chain->count++;
+}
 
 /* Give a chain back if the word is still *word: one swap, release. On success
  * *word is what it was and true is returned; else *word is what it is now. */

@@ -26,7 +26,10 @@ static size_t chain_one_slab(struct pcp_stock *stock, size_t n, void **objs,
 			objs[left++] = objs[i];
 			continue;
 		}
-		pcp_check_owner(kind, objs[i], NULL, &index);
+		/* The slab is known by now; only the place is not. */
+		if (pcp_unlikely(!pcp_slab_locate(&kind->layout, chain->slab,
+						  objs[i], &index)))
+			pcp_check_owner(kind, objs[i], NULL, &index);
 		pcp_chain_add(chain, index);
 	}
 	return left;
