@@ -207,7 +207,7 @@ void pcp_node_give(struct pcp_node *node, const struct pcp_chain *chain,
 	struct pcp_slab *slab = chain->slab;
 	uint32_t objects = node->kind->layout.objects;
 	uint64_t word = pcp_load(&slab->word);
-	bool locked = false, full, empty;
+	bool locked = false, listed = false, full, empty;
 
 	do {
 		full = pcp_word_inuse(word) == objects;
@@ -215,6 +215,7 @@ void pcp_node_give(struct pcp_node *node, const struct pcp_chain *chain,
 		if (empty && !full && !locked) {
 			list_lock(node);
 			locked = true;
+			listed = slab->on_list;
 			word = pcp_load(&slab->word);
 			full = pcp_word_inuse(word) == objects;
 			empty = pcp_word_inuse(word) == chain->count;
@@ -222,8 +223,9 @@ void pcp_node_give(struct pcp_node *node, const struct pcp_chain *chain,
 	} while (!pcp_slab_give(chain, &word));
 
 	if (locked) {
-		/* Held by another, it is the holder's to judge. */
-		bool surplus = empty && !full && slab->on_list &&
+		/* Not listed, it is its holder's to judge, and may be gone
+		 * since the swap. */
+		bool surplus = empty && !full && listed &&
 			       node->nr_partial > node->min_partial;
 
 		if (surplus)

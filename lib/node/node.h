@@ -22,7 +22,9 @@
  *
  * A free that would empty a partial slab takes the lock *before* its swap:
  * after it, a refill could take the slab, hand its objects out, and the late
- * locker would bury a live slab.
+ * locker would bury a live slab. And it reads on_list before its swap: after
+ * it, a holder could take everything, give it all back and bury the slab, which
+ * needs no lock, under the reader.
  *
  * Retired means: queued for death when the cache has a destructor (frees never
  * run user code), else collected for release by the caller, after the lock.

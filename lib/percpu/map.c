@@ -24,10 +24,11 @@
 #define SLACK 64U
 #define SLACK_FROM 128U
 
-/* --- lists and bins -------------------------------------------------------- */
+/* --- lists and bins --------------------------------------------------------
+ */
 
-static void list_insert(struct pcp_link **lists, uint64_t *used,
-			unsigned int i, struct pcp_link *link)
+static void list_insert(struct pcp_link **lists, uint64_t *used, unsigned int i,
+			struct pcp_link *link)
 {
 	struct pcp_link *head = lists[i];
 
@@ -43,8 +44,8 @@ static void list_insert(struct pcp_link **lists, uint64_t *used,
 	lists[i] = link;
 }
 
-static void list_remove(struct pcp_link **lists, uint64_t *used,
-			unsigned int i, struct pcp_link *link)
+static void list_remove(struct pcp_link **lists, uint64_t *used, unsigned int i,
+			struct pcp_link *link)
 {
 	if (link->next == link) {
 		lists[i] = NULL;
@@ -118,7 +119,8 @@ static void chunk_unlink(struct pcp_map *map, struct pcp_chunk *chunk)
 		map->empty--;
 }
 
-/* --- chunks ---------------------------------------------------------------- */
+/* --- chunks ----------------------------------------------------------------
+ */
 
 size_t pcp_chunk_meta_size(unsigned int nr_blocks)
 {
@@ -211,7 +213,8 @@ struct pcp_chunk *pcp_map_surplus(struct pcp_map *map, unsigned int keep)
 	return chunk;
 }
 
-/* --- taking ---------------------------------------------------------------- */
+/* --- taking ----------------------------------------------------------------
+ */
 
 /* Turn free granules into a region. Whether any of them was in use before. */
 static bool mark_taken(struct pcp_chunk *chunk, unsigned int pos,
@@ -283,8 +286,8 @@ static uintptr_t take_range(struct pcp_map *map, struct pcp_chunk *chunk,
 		chunk_link(map, chunk);
 	}
 	chunk->taken_granules += n;
-	free_granules = chunk->nr_blocks * PCP_BLOCK_GRANULES -
-			chunk->taken_granules;
+	free_granules =
+		chunk->nr_blocks * PCP_BLOCK_GRANULES - chunk->taken_granules;
 	if (free_granules < chunk->span.longest)
 		lower_longest(&map->wide, &chunk->span, free_granules);
 	return chunk->base + ((uintptr_t)pos << PCP_GRANULE_SHIFT);
@@ -410,7 +413,8 @@ uintptr_t pcp_map_take(struct pcp_map *map, unsigned int granules,
 	return take_wide(map, granules, align, thorough, recycled);
 }
 
-/* --- giving back ----------------------------------------------------------- */
+/* --- giving back -----------------------------------------------------------
+ */
 
 /* The end of the region that starts at pos. */
 static unsigned int region_end(const struct pcp_chunk *chunk, unsigned int pos)
@@ -448,7 +452,8 @@ static void mark_free(struct pcp_chunk *chunk, unsigned int pos, unsigned int n)
  * over by the bit map of blocks. */
 static unsigned int run_end(const struct pcp_chunk *chunk, unsigned int pos)
 {
-	unsigned int block = (pos + PCP_BLOCK_GRANULES - 1) / PCP_BLOCK_GRANULES;
+	unsigned int block =
+		(pos + PCP_BLOCK_GRANULES - 1) / PCP_BLOCK_GRANULES;
 	unsigned int edge = block * PCP_BLOCK_GRANULES;
 
 	pos = pcp_bits_next(chunk->taken, edge, pos, true);

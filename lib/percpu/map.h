@@ -75,9 +75,9 @@ struct pcp_chunk {
 	unsigned int nr_blocks;
 	unsigned int nr_free; /* wholly free blocks */
 	unsigned int taken_granules;
-	unsigned int nr_touched; /* blocks */
+	unsigned int nr_touched;		  /* blocks */
 	uint64_t busy[PCP_CHUNK_BLOCKS_MAX / 64]; /* blocks not wholly free */
-	uint64_t *taken; /* bits of all granules */
+	uint64_t *taken;			  /* bits of all granules */
 	uint64_t *mark;
 	struct pcp_block blocks[];
 };
@@ -90,11 +90,11 @@ struct pcp_bins {
 struct pcp_map {
 	unsigned int shift; /* chunks are aligned to 1 << shift */
 	unsigned int chunks;
-	unsigned int empty; /* chunks without a region */
-	uint64_t regions;   /* live */
-	uint64_t granules;  /* in them */
-	uint64_t touched;   /* blocks of all chunks ever handed out */
-	uint64_t scans;	    /* spans searched: what the bounds keep low */
+	unsigned int empty;	 /* chunks without a region */
+	uint64_t regions;	 /* live */
+	uint64_t granules;	 /* in them */
+	uint64_t touched;	 /* blocks of all chunks ever handed out */
+	uint64_t scans;		 /* spans searched: what the bounds keep low */
 	struct pcp_bins partial; /* blocks neither free nor full */
 	struct pcp_bins wide;	 /* chunks */
 	uint64_t lists_used[(PCP_CHUNK_LISTS + 63) / 64];

@@ -53,7 +53,8 @@ static int ready;
 
 unsigned char pcp_stray_used;
 
-/* --- first use ------------------------------------------------------------- */
+/* --- first use -------------------------------------------------------------
+ */
 
 static void init_once(void)
 {
@@ -87,7 +88,8 @@ static inline void init(void)
 		init_slow();
 }
 
-/* --- allocating ------------------------------------------------------------ */
+/* --- allocating ------------------------------------------------------------
+ */
 
 /* A request in the maps' terms. */
 struct request {
@@ -115,13 +117,12 @@ static int make_request(struct request *request, size_t size, size_t align)
 	return 0;
 }
 
-static void *take_locked(const struct request *request)
-	PCP_REQUIRES(state.lock)
+static void *take_locked(const struct request *request) PCP_REQUIRES(state.lock)
 {
 	bool recycled;
-	uintptr_t p = pcp_map_take(&state.map, request->granules,
-				   request->align, request->thorough,
-				   &recycled);
+	uintptr_t p =
+		pcp_map_take(&state.map, request->granules, request->align,
+			     request->thorough, &recycled);
 
 	return (void *)(p && recycled ? p | RECYCLED : p);
 }
@@ -267,7 +268,8 @@ void *pcp_region_alloc(size_t size, size_t align)
 	return finish(p, &request);
 }
 
-/* --- freeing --------------------------------------------------------------- */
+/* --- freeing ---------------------------------------------------------------
+ */
 
 PCP_COLD static _Noreturn void die(enum pcp_map_fault fault, const void *p,
 				   const void *caller)
@@ -375,7 +377,8 @@ int pcp_region_alloc_bulk(size_t n, size_t size, size_t align, void **ptrs)
 	return 0;
 }
 
-/* --- figures, fork --------------------------------------------------------- */
+/* --- figures, fork ---------------------------------------------------------
+ */
 
 void pcp_percpu_stats(struct pcp_percpu_snapshot *snapshot)
 {
@@ -433,7 +436,8 @@ int pcp_percpu_verify(void)
 }
 #endif
 
-/* --- the public calls ------------------------------------------------------ */
+/* --- the public calls ------------------------------------------------------
+ */
 
 PCP_API void *pcpool_percpu_alloc(size_t size, size_t align)
 {

@@ -61,7 +61,7 @@ struct pcp_percpu_snapshot {
 	uint64_t scans; /* blocks searched */
 };
 
-/* Takes the leaf lock, and does not count that. */
+/* Takes both locks, and does not count that. */
 void pcp_percpu_stats(struct pcp_percpu_snapshot *snapshot);
 
 /* Around a fork: take both locks in rank order, and release them in the parent

@@ -6,10 +6,10 @@
 #include "percpu/map.h"
 
 #if PCP_DEBUG
-#define CHECK(cond)                                                           \
-	do {                                                                  \
-		if (!(cond))                                                  \
-			return __LINE__;                                      \
+#define CHECK(cond)                                                            \
+	do {                                                                   \
+		if (!(cond))                                                   \
+			return __LINE__;                                       \
 	} while (0)
 
 struct count {
