@@ -305,6 +305,22 @@ static void *take_any(unsigned int order, unsigned int node)
 	return NULL;
 }
 
+/* No memory for another arena: any node's block beats none, and idle blocks of
+ * other orders become free cells. */
+static void *scrape(unsigned int order)
+{
+	void *block = NULL;
+
+	pcp_block_purge();
+	pcp_lock(&arena_lock);
+	for (unsigned int i = 0; !block && i < pcp_topology.nr_nodes; i++)
+		block = take_any(order, i);
+	pcp_unlock(&arena_lock);
+	if (!block)
+		errno = ENOMEM;
+	return block;
+}
+
 void *pcp_block_alloc(size_t size, unsigned int node)
 {
 	unsigned int order = order_of(size);
@@ -330,15 +346,10 @@ void *pcp_block_alloc(size_t size, unsigned int node)
 		arena = NULL;
 		block = take_any(order, node);
 	}
-	/* Memory from elsewhere beats none. */
-	for (unsigned int i = 0; !block && i < pcp_topology.nr_nodes; i++)
-		block = take_any(order, i);
 	pcp_unlock(&arena_lock);
 	if (arena)
 		arena_destroy(arena);
-	if (!block)
-		errno = ENOMEM;
-	return block;
+	return block ? block : scrape(order);
 }
 
 /* Give the pages of an unlinked idle block back, and the block to its arena. */

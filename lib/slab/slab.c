@@ -154,15 +154,18 @@ struct pcp_slab *pcp_slab_check(const struct pcp_kind *kind, const void *obj,
 /* Only the holder of a slab takes from it, and gives change the list in front
  * only, so the links of free objects stand still under a walk: one that leads
  * nowhere was overwritten by whoever wrote beyond an object. */
+static uint32_t checked(const struct pcp_slab *slab, uint32_t index)
+{
+	if (pcp_unlikely(index >= slab->kind->layout.objects &&
+			 index != PCP_INDEX_END))
+		pcp_die(slab->kind->name, slab, NULL,
+			"free list of a slab is corrupt");
+	return index;
+}
+
 static uint32_t follow(const struct pcp_slab *slab, uint32_t index)
 {
-	uint32_t next = pcp_load(&slab->next[index]);
-
-	if (pcp_unlikely(next >= slab->kind->layout.objects &&
-			 next != PCP_INDEX_END))
-		pcp_die(slab->kind->name, slab, NULL,
-			"free list of a slab is corrupt at object %u", index);
-	return next;
+	return checked(slab, pcp_load(&slab->next[index]));
 }
 
 /* Mark the first count objects of a chain the caller has just taken. */
@@ -183,7 +186,7 @@ uint32_t pcp_slab_take(struct pcp_slab *slab, uint32_t max, void **objs,
 	uint32_t count, rest;
 
 	for (;;) {
-		rest = pcp_word_head(word);
+		rest = checked(slab, pcp_word_head(word));
 		for (count = 0; count < max && rest != PCP_INDEX_END; count++) {
 			objs[count] = pcp_slab_object(slab, rest);
 			rest = follow(slab, rest);
@@ -210,7 +213,7 @@ static uint32_t take_up_to(struct pcp_slab *slab, uint32_t target, bool *full)
 
 	*full = rest == PCP_INDEX_END;
 	for (;;) {
-		uint32_t head = pcp_word_head(word), count = 1;
+		uint32_t head = checked(slab, pcp_word_head(word)), count = 1;
 
 		for (uint32_t i = head; i != target; i = follow(slab, i))
 			count++;
@@ -227,7 +230,7 @@ void *pcp_slab_take_built(struct pcp_slab *slab, struct pcp_chain *rest,
 {
 	uint64_t word = pcp_load_acquire(&slab->word);
 	uint32_t left = slab->kind->layout.objects - pcp_word_inuse(word);
-	uint32_t target = pcp_word_head(word), index;
+	uint32_t target = checked(slab, pcp_word_head(word)), index;
 
 	*rest = (struct pcp_chain){ .slab = slab };
 	*full = false;
