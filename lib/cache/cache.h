@@ -38,7 +38,8 @@ static inline void *pcp_cache_hand_out(struct pcpool_cache *cache, void *obj)
 
 /* The registry of all caches; rank PCP_RANK_REGISTRY. */
 void pcp_registry_add(struct pcpool_cache *cache);
-void pcp_registry_del(struct pcpool_cache *cache);
+/* Returns whether it was the last. */
+bool pcp_registry_del(struct pcpool_cache *cache);
 
 /* Call visit for each cache under the registry lock, which keeps them from
  * being destroyed; visit may take locks of the cache, and runs no callback. */

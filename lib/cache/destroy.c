@@ -6,6 +6,7 @@
 
 #include "base/osmem.h"
 #include "cache/cache.h"
+#include "slab/arena.h"
 
 /* All objects are where pcpool can see them, so none is out. In a forked child
  * objects may be out for ever in the hands of threads that do not exist: there
@@ -61,7 +62,9 @@ PCP_API int pcpool_cache_destroy(struct pcpool_cache *cache)
 		stock->dying = true;
 		pcp_stock_close(stock);
 		kill_all(&stock->kind);
-		pcp_registry_del(cache);
+		/* Blocks that nobody may ever want again. */
+		if (pcp_registry_del(cache))
+			pcp_block_purge();
 		pcp_stock_destroy(stock);
 		pcp_meta_free(cache);
 	}

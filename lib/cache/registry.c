@@ -123,8 +123,10 @@ void pcp_registry_add(struct pcpool_cache *cache)
 	pcp_unlock(&registry_lock);
 }
 
-void pcp_registry_del(struct pcpool_cache *cache)
+bool pcp_registry_del(struct pcpool_cache *cache)
 {
+	bool last;
+
 	pcp_lock(&registry_lock);
 	if (cache->prev)
 		cache->prev->next = cache->next;
@@ -132,7 +134,9 @@ void pcp_registry_del(struct pcpool_cache *cache)
 		first = cache->next;
 	if (cache->next)
 		cache->next->prev = cache->prev;
+	last = !first;
 	pcp_unlock(&registry_lock);
+	return last;
 }
 
 void pcp_registry_each(void (*visit)(struct pcpool_cache *cache, void *arg),

@@ -47,7 +47,7 @@ void pcp_stock_give(struct pcp_stock *stock, size_t n, void **objs,
 }
 
 void pcp_stock_flush(struct pcp_stock *stock, struct pcp_sheaf *sheaf,
-			struct pcp_slab_link *dead)
+		     struct pcp_slab_link *dead)
 {
 	uint32_t size = pcp_sheaf_size(sheaf);
 
@@ -79,19 +79,28 @@ void pcp_stock_put_sheaf(struct pcp_stock *stock, unsigned int node,
 		pcp_sheaf_retire(&stock->sheaves, sheaf);
 }
 
+static void empty_barn(struct pcp_stock *stock, struct pcp_barn *barn,
+		       struct pcp_slab_link *dead)
+{
+	/* As many as it can hold and no more: others may go on putting. */
+	for (size_t left = PCP_ARRAY_SIZE(barn->nodes) + 1; left; left--) {
+		struct pcp_sheaf *sheaf = pcp_barn_get_partial(barn);
+
+		if (!sheaf)
+			sheaf = pcp_barn_get_full(barn);
+		if (!sheaf)
+			sheaf = pcp_barn_get_empty(barn);
+		if (!sheaf)
+			return;
+		pcp_stock_flush(stock, sheaf, dead);
+		pcp_sheaf_retire(&stock->sheaves, sheaf);
+	}
+}
+
 void pcp_stock_empty_barns(struct pcp_stock *stock, struct pcp_slab_link *dead)
 {
-	for (unsigned int i = 0; i < stock->nr_nodes; i++) {
-		struct pcp_barn *barn = &stock->barns[i];
-		struct pcp_sheaf *sheaf;
-
-		while ((sheaf = pcp_barn_get_partial(barn)) ||
-		       (sheaf = pcp_barn_get_full(barn)) ||
-		       (sheaf = pcp_barn_get_empty(barn))) {
-			pcp_stock_flush(stock, sheaf, dead);
-			pcp_sheaf_retire(&stock->sheaves, sheaf);
-		}
-	}
+	for (unsigned int i = 0; i < stock->nr_nodes; i++)
+		empty_barn(stock, &stock->barns[i], dead);
 	pcp_lock(&stock->drain_lock);
 	pcp_sheaves_sweep(&stock->sheaves);
 	pcp_unlock(&stock->drain_lock);
