@@ -123,9 +123,8 @@ uint32_t pcp_node_take(struct pcp_node *node, uint32_t max, void **objs,
 		       struct pcp_slab_link *dead)
 {
 	uint32_t objects = node->kind->layout.objects;
-	uint32_t count = 0;
+	uint32_t count = 0, expected = 0;
 	struct pcp_slab_link held;
-	uint32_t expected = 0;
 
 	/* Stale is fine: whoever finds nothing grows, and another finds what
 	 * was linked meanwhile. */
@@ -135,10 +134,21 @@ uint32_t pcp_node_take(struct pcp_node *node, uint32_t max, void **objs,
 	list_lock(node);
 	while (expected < max && !pcp_slabs_empty(&node->partial)) {
 		struct pcp_slab *slab = pcp_slab_of_list(node->partial.next);
+		uint32_t free = objects - pcp_slab_inuse(slab);
 
+		if (free > max - expected) {
+			/* Some stay behind, and the slab stays listed: no
+			 * second hold of the lock, and no moment in which
+			 * others find nothing. */
+			bool full;
+
+			count = pcp_slab_take(slab, max - expected, objs,
+					      &full);
+			break;
+		}
 		unlink_locked(node, slab);
 		pcp_slabs_add_tail(&held, &slab->list);
-		expected += objects - pcp_slab_inuse(slab);
+		expected += free;
 	}
 	list_unlock(node);
 	while (!pcp_slabs_empty(&held)) {
@@ -154,10 +164,8 @@ uint32_t pcp_node_take(struct pcp_node *node, uint32_t max, void **objs,
 	return count;
 }
 
-enum age { YOUNGEST, OLDEST };
-
-/* A waiting slab; NULL: none. */
-static struct pcp_slab *pop_waiting(struct pcp_node *node, enum age age)
+/* The youngest waiting slab, whose memory is the warmest; NULL: none. */
+static struct pcp_slab *pop_waiting(struct pcp_node *node)
 {
 	struct pcp_slab *slab = NULL;
 
@@ -165,8 +173,7 @@ static struct pcp_slab *pop_waiting(struct pcp_node *node, enum age age)
 		return NULL;
 	pcp_lock(&node->death_lock);
 	if (!pcp_slabs_empty(&node->waiting)) {
-		slab = pcp_slab_of_list(age == YOUNGEST ? node->waiting.prev
-							: node->waiting.next);
+		slab = pcp_slab_of_list(node->waiting.prev);
 		pcp_slabs_del(&slab->list);
 		pcp_store(&node->nr_waiting, node->nr_waiting - 1);
 	}
@@ -177,8 +184,7 @@ static struct pcp_slab *pop_waiting(struct pcp_node *node, enum age age)
 uint32_t pcp_node_take_waiting(struct pcp_node *node, uint32_t max,
 			       void **objs, struct pcp_slab_link *dead)
 {
-	/* Its memory is the warmest. */
-	struct pcp_slab *slab = pop_waiting(node, YOUNGEST);
+	struct pcp_slab *slab = pop_waiting(node);
 
 	return slab ? take_held(node, slab, max, objs, dead) : 0;
 }
@@ -281,48 +287,60 @@ void pcp_node_trim(struct pcp_node *node, uint32_t keep,
 	pcp_unlock(&node->death_lock);
 }
 
-/* One built object of a slab the caller holds, which is put back. */
-static void *take_built_held(struct pcp_node *node, struct pcp_slab *slab,
-			     struct pcp_slab_link *dead)
+/* CONTEXT: list_lock held. Waiting slabs become partial ones. */
+static void list_waiting_locked(struct pcp_node *node)
+	PCP_REQUIRES(&node->list_lock)
 {
-	struct pcp_chain rest;
-	bool full;
-	void *obj = pcp_slab_take_built(slab, &rest, &full);
+	if (!pcp_load(&node->nr_waiting))
+		return;
+	pcp_lock(&node->death_lock);
+	while (!pcp_slabs_empty(&node->waiting)) {
+		struct pcp_slab *slab = pcp_slab_of_list(node->waiting.prev);
 
-	if (rest.count)
-		pcp_node_give(node, &rest, dead);
-	if (!full)
-		put_back(node, slab, dead);
+		pcp_slabs_del(&slab->list);
+		link_locked(node, slab);
+	}
+	pcp_store(&node->nr_waiting, 0U);
+	pcp_unlock(&node->death_lock);
+}
+
+/* CONTEXT: list_lock held. A built object of the first slab of the list, which
+ * goes to its end. */
+static void *take_built_locked(struct pcp_node *node, struct pcp_chain *rest)
+	PCP_REQUIRES(&node->list_lock)
+{
+	struct pcp_slab *slab = pcp_slab_of_list(node->partial.next);
+	bool full;
+	void *obj = pcp_slab_take_built(slab, rest, &full);
+
+	if (full) {
+		unlink_locked(node, slab);
+	} else {
+		pcp_slabs_del(&slab->list);
+		pcp_slabs_add_tail(&node->partial, &slab->list);
+	}
 	return obj;
 }
 
 void *pcp_node_take_built(struct pcp_node *node, struct pcp_slab_link *dead)
 {
-	struct pcp_slab *slab;
+	struct pcp_chain rest;
 	void *obj = NULL;
+	uint32_t left;
 
-	/* One that has nothing built is put back, perhaps as the youngest, so
-	 * going by age looks at each once. */
-	for (uint32_t left = pcp_load(&node->nr_waiting); left && !obj;
-	     left--) {
-		slab = pop_waiting(node, OLDEST);
-		if (!slab)
-			break;
-		obj = take_built_held(node, slab, dead);
-	}
-	for (uint32_t left = pcp_load(&node->nr_partial); left && !obj;
-	     left--) {
-		list_lock(node);
-		slab = NULL;
-		if (!pcp_slabs_empty(&node->partial)) {
-			slab = pcp_slab_of_list(node->partial.next);
-			unlink_locked(node, slab);
-		}
+	/* All under the lock and listed: when many allocations fail at once, no
+	 * slab may be hidden from one by another's search. The lock is let go
+	 * between slabs. */
+	list_lock(node);
+	list_waiting_locked(node);
+	left = node->nr_partial;
+	for (; left && !obj && !pcp_slabs_empty(&node->partial); left--) {
+		obj = take_built_locked(node, &rest);
 		list_unlock(node);
-		if (!slab)
-			break;
-		/* Put back at the end, so that each is looked at once. */
-		obj = take_built_held(node, slab, dead);
+		if (rest.count)
+			pcp_node_give(node, &rest, dead);
+		list_lock(node);
 	}
+	list_unlock(node);
 	return obj;
 }

@@ -14,8 +14,9 @@
  *   full -> partial    no            below
  *                                    lock, look again, link or retire
  *
- * A slab is *held* by the thread that unlinked it to take objects, or that
- * created it, until that thread found it full or put it back. A full slab is
+ * Objects are taken from a listed slab by whoever has the list_lock. A slab is
+ * *held* by the thread that unlinked it to take all its objects, or that created
+ * it, until that thread found it full or put it back. A full slab is
  * nobody's: the free whose swap saw "full" has to link it, and holds it until
  * then. So at any time exactly one party may link a slab, and only a slab that
  * is linked, read under the lock, can be unlinked for death.
@@ -84,8 +85,8 @@ void pcp_node_trim(struct pcp_node *node, uint32_t keep,
 /* Queue an empty slab nobody else can reach as waiting. */
 void pcp_node_queue(struct pcp_node *node, struct pcp_slab *slab);
 
-/* Take one built object from any partial or waiting slab. NULL: there is none.
- * Slow: looks through the free lists of all of them. */
+/* Take one built object from any partial or waiting slab; the waiting ones become
+ * partial. NULL: there is none. Slow: looks through the free lists of all. */
 void *pcp_node_take_built(struct pcp_node *node, struct pcp_slab_link *dead);
 
 #endif /* PCP_NODE_NODE_H */

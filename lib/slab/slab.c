@@ -151,8 +151,8 @@ struct pcp_slab *pcp_slab_check(const struct pcp_kind *kind, const void *obj,
 	return slab;
 }
 
-/* Only the holder of a slab takes from it, and gives change the list in front
- * only, so the links of free objects stand still under a walk: one that leads
+/* One thread at a time takes from a slab (node.h), and gives change the list in
+ * front only, so the links of free objects stand still under a walk: one that leads
  * nowhere was overwritten by whoever wrote beyond an object. */
 static uint32_t checked(const struct pcp_slab *slab, uint32_t index)
 {

@@ -11,7 +11,7 @@
  * Who may touch what:
  *   word        anyone, by the functions here
  *   next[i]     the owner of object i, until its swap gives the object back;
- *               then the holder of the slab (node.h), the only one that takes
+ *               then the one who may take from the slab (node.h)
  *   built bit   the owner of object i
  *   on_list     under the node's list_lock
  *   all links   under the cache's slabs lock

@@ -6,9 +6,13 @@
 #include <config.h>
 
 #include <errno.h>
+#include <sched.h>
 
 #include "base/fault.h"
 #include "slot/ops.h"
+
+/* Looks beyond the first two before an allocation fails. */
+#define SEARCH_AGAIN 3
 
 /* Objects of one node into objs[]: from partial slabs as many as there are, up
  * to max; only when there are none from a waiting slab, only then from a new
@@ -200,6 +204,12 @@ void *pcp_stock_search(struct pcp_stock *stock, int *err)
 		 * errno value tells the caller more than membarrier's. */
 		(void)pcp_stock_drain_shared(stock, seen, &dead);
 		pcp_stock_bury(stock, &dead, false);
+		obj = search_shared(stock);
+	}
+	/* Objects may be in the hands of other threads for a moment, between a
+	 * slot, a barn and a slab. */
+	for (int i = 0; !obj && i < SEARCH_AGAIN; i++) {
+		sched_yield();
 		obj = search_shared(stock);
 	}
 	pcp_stat_inc(&stock->kind.stat,
