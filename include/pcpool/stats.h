@@ -91,8 +91,10 @@ struct pcpool_percpu_stats {
 	uint64_t region_bytes;    /**< bytes of one copy of all live regions */
 	uint64_t populated_bytes; /**< bytes of one unit's worth of touched pages,
 				   *   over all chunks */
-	uint64_t mutex;           /**< growth mutex acquisitions */
-	uint64_t map_lock;        /**< map (leaf) lock acquisitions */
+	uint64_t mutex;           /**< holds that serialise allocations: the map
+				   *   lock by a single one, the growth mutex by
+				   *   a bulk one or to make a chunk */
+	uint64_t map_lock;        /**< all holds of the map lock, frees' too */
 	uint64_t chunk_alloc;     /**< chunks made */
 	uint64_t chunk_free;      /**< chunks given back */
 	uint64_t alloc_fail;      /**< allocations that failed */

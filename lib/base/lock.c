@@ -11,7 +11,7 @@
 #if PCP_DEBUG
 static __thread unsigned int held[PCP_RANK_COUNT];
 
-static void note_acquire(const struct pcp_lock *lock, bool nested)
+void pcp_note_acquire(const struct pcp_lock *lock, bool nested)
 {
 	unsigned int limit = (unsigned int)lock->rank + (nested ? 1U : 0U);
 
@@ -23,7 +23,7 @@ static void note_acquire(const struct pcp_lock *lock, bool nested)
 	held[lock->rank]++;
 }
 
-static void note_release(const struct pcp_lock *lock)
+void pcp_note_release(const struct pcp_lock *lock)
 {
 	if (!held[lock->rank])
 		pcp_die(NULL, lock, __builtin_return_address(0),
@@ -47,16 +47,6 @@ void pcp_assert_unlocked(void)
 				"a callback runs with a lock of rank %u held",
 				rank);
 }
-#else
-static inline void note_acquire(const struct pcp_lock *lock, bool nested)
-{
-	(void)lock;
-	(void)nested;
-}
-static inline void note_release(const struct pcp_lock *lock)
-{
-	(void)lock;
-}
 #endif
 
 void pcp_lock_init(struct pcp_lock *lock, enum pcp_rank rank)
@@ -70,36 +60,15 @@ void pcp_lock_destroy(struct pcp_lock *lock)
 	pthread_mutex_destroy(&lock->mutex);
 }
 
-PCP_NO_TSA void pcp_lock(struct pcp_lock *lock)
-{
-	note_acquire(lock, false);
-	pthread_mutex_lock(&lock->mutex);
-}
-
-PCP_NO_TSA bool pcp_trylock(struct pcp_lock *lock)
-{
-	if (pthread_mutex_trylock(&lock->mutex))
-		return false;
-	/* A try cannot deadlock, but is held to the order all the same. */
-	note_acquire(lock, false);
-	return true;
-}
-
-PCP_NO_TSA void pcp_unlock(struct pcp_lock *lock)
-{
-	note_release(lock);
-	pthread_mutex_unlock(&lock->mutex);
-}
-
 PCP_NO_TSA void pcp_lock_nested(struct pcp_lock *lock)
 {
-	note_acquire(lock, true);
+	pcp_note_acquire(lock, true);
 	pthread_mutex_lock(&lock->mutex);
 }
 
 PCP_NO_TSA void pcp_lock_reinit(struct pcp_lock *lock)
 {
-	note_release(lock);
+	pcp_note_release(lock);
 	/* The forking thread is this thread, so it owns the mutex and may
 	 * unlock it; waiters that the parent had do not exist here. */
 	pthread_mutex_unlock(&lock->mutex);

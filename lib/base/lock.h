@@ -38,9 +38,46 @@ struct PCP_CAPABILITY pcp_lock {
 
 void pcp_lock_init(struct pcp_lock *lock, enum pcp_rank rank);
 void pcp_lock_destroy(struct pcp_lock *lock);
-void pcp_lock(struct pcp_lock *lock) PCP_ACQUIRES(lock);
-bool pcp_trylock(struct pcp_lock *lock) PCP_TRY_ACQUIRES(true, lock);
-void pcp_unlock(struct pcp_lock *lock) PCP_RELEASES(lock);
+
+/* What debug builds note; a second lock of one rank only if nested. */
+#if PCP_DEBUG
+void pcp_note_acquire(const struct pcp_lock *lock, bool nested);
+void pcp_note_release(const struct pcp_lock *lock);
+#else
+static inline void pcp_note_acquire(const struct pcp_lock *lock, bool nested)
+{
+	(void)lock;
+	(void)nested;
+}
+static inline void pcp_note_release(const struct pcp_lock *lock)
+{
+	(void)lock;
+}
+#endif
+
+PCP_NO_TSA static inline void pcp_lock(struct pcp_lock *lock)
+	PCP_ACQUIRES(lock)
+{
+	pcp_note_acquire(lock, false);
+	pthread_mutex_lock(&lock->mutex);
+}
+
+PCP_NO_TSA static inline bool pcp_trylock(struct pcp_lock *lock)
+	PCP_TRY_ACQUIRES(true, lock)
+{
+	if (pthread_mutex_trylock(&lock->mutex))
+		return false;
+	/* A try cannot deadlock, but is held to the order all the same. */
+	pcp_note_acquire(lock, false);
+	return true;
+}
+
+PCP_NO_TSA static inline void pcp_unlock(struct pcp_lock *lock)
+	PCP_RELEASES(lock)
+{
+	pcp_note_release(lock);
+	pthread_mutex_unlock(&lock->mutex);
+}
 
 /* Fork: take a lock that may share its rank with others held by this thread,
  * and, in the child, make it a fresh unlocked one. */

@@ -23,15 +23,23 @@ static bool overflows(size_t n)
 static size_t take_many(struct pcpool_cache *cache, size_t n, void **objs,
 			const void *caller, int *err)
 {
+	struct pcp_stat *stat = &cache->stock.kind.stat;
 	size_t done = 0;
 
 	while (done < n) {
+		size_t held;
+
 		done += pcp_slot_pop_many(&cache->stock, n - done,
 					  objs + done);
 		if (done == n)
 			break;
-		/* One by the slow path, which leaves the main stocked. */
+		/* One by the slow path, which leaves the main stocked. It may
+		 * be long in a constructor, and if another thread forks there,
+		 * what is in hand here is lost, not handed out. */
+		held = done;
+		pcp_stat_add(stat, PCP_STAT_BULK_HELD, held);
 		objs[done] = pcp_cache_take_slow(cache, false, caller);
+		pcp_stat_add(stat, PCP_STAT_BULK_HELD, -(uint64_t)held);
 		if (!objs[done]) {
 			*err = errno;
 			break;

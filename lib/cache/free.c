@@ -71,12 +71,13 @@ PCP_API int pcpool_discard(struct pcpool_cache *cache, void *obj)
 		slab = pcp_check_free(&stock->kind, obj, caller, &index);
 	else
 		slab = pcp_check_out(&stock->kind, obj, caller, &index);
+	/* Counted first: no longer the caller's, should another thread fork. */
+	pcp_stat_inc(&stock->kind.stat, PCP_STAT_SLOW_FREE);
 	pcp_unbuild(slab, index);
 	if (stock->bypass)
 		pcp_check_freed(slab, index, false);
 	pcp_slabs_init(&dead);
 	pcp_stock_give(stock, 1, &obj, &dead);
-	pcp_stat_inc(&stock->kind.stat, PCP_STAT_SLOW_FREE);
 	pcp_stock_bury(stock, &dead, true);
 	errno = saved;
 	return 0;

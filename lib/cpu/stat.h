@@ -23,6 +23,8 @@ enum pcp_stat_id {
 	PCP_STAT_FAST_FREE,
 	PCP_STAT_SLOW_ALLOC,
 	PCP_STAT_SLOW_FREE,
+	PCP_STAT_BULK_HELD, /* taken by bulk calls that are not done: not live;
+			     * goes down too, the sum counts */
 	PCP_STAT_ALLOC_FAIL,
 	PCP_STAT_ALLOC_SLAB,
 	PCP_STAT_FREE_SLAB,

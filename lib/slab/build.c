@@ -37,12 +37,12 @@ void pcp_unbuild(struct pcp_slab *slab, uint32_t index)
 	pcp_assert_unlocked();
 	if (kind->layout.check)
 		pcp_check_death(slab, index);
-	/* First, so that a destructor that forks leaves a child in which the
-	 * object is not destructed again. */
+	/* Counted and cleared first: a child forked while the destructor runs
+	 * must not begin it again, and a call that has begun counts as made. */
 	pcp_and(pcp_built_word(slab, index), ~(UINT64_C(1) << (index % 64)));
+	pcp_stat_inc(&kind->stat, PCP_STAT_DTOR);
 	if (kind->dtor)
 		kind->dtor(pcp_slab_object(slab, index), kind->arg);
-	pcp_stat_inc(&kind->stat, PCP_STAT_DTOR);
 }
 
 size_t pcp_build_many(struct pcp_kind *kind, size_t n, void **objs, int *err)

@@ -52,6 +52,7 @@ void pcp_stock_book(struct pcp_stock *stock, struct pcp_book *book, bool out)
 {
 	const struct pcp_stat *stat = &stock->kind.stat;
 	struct pcp_sheaves_sum sum;
+	uint64_t gone;
 
 	*book = (struct pcp_book){ 0 };
 	pcp_lock(&stock->drain_lock);
@@ -67,7 +68,7 @@ void pcp_stock_book(struct pcp_stock *stock, struct pcp_book *book, bool out)
 	book->sheaf_bytes = sum.bytes;
 	/* Read one after the other while threads run, frees may be ahead. */
 	book->live = book->alloc_fast + book->alloc_slow;
-	book->live -= book->free_fast + book->free_slow < book->live
-			      ? book->free_fast + book->free_slow
-			      : book->live;
+	gone = book->free_fast + book->free_slow +
+	       pcp_stat_sum(stat, PCP_STAT_BULK_HELD);
+	book->live -= gone < book->live ? gone : book->live;
 }

@@ -58,11 +58,12 @@ void pcp_slot_free_slow(struct pcp_stock *stock, void *obj)
 	struct pcp_slab_link dead;
 
 	pcp_slabs_init(&dead);
+	/* Counted first: no longer the caller's, should another thread fork. */
+	pcp_stat_inc(&stock->kind.stat, PCP_STAT_SLOW_FREE);
 	if (pcp_slot_usable(stock, index))
 		free_to_slot(stock, index, obj, &dead);
 	else
 		free_to_slab(stock, obj, &dead);
-	pcp_stat_inc(&stock->kind.stat, PCP_STAT_SLOW_FREE);
 	pcp_stock_bury(stock, &dead,
 		       stock->kind.flags & PCPOOL_DTOR_ON_FREE);
 }
