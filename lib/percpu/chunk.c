@@ -2,7 +2,6 @@
 /* Chunks: reserving, binding and giving back. See chunk.h. */
 #include <config.h>
 
-#include <sys/mman.h>
 
 #include "base/osmem.h"
 #include "cpu/index.h"
@@ -130,10 +129,9 @@ bool pcp_chunk_destroy(struct pcp_chunk *chunk)
 	size_t size = pcp_chunk_geometry.size;
 
 	pcp_lsan_del_root(base, size);
-	/* Not pcp_os_unmap(): what to do next depends on the outcome. Where the
-	 * kernel has merged this mapping with its neighbours, unmapping it
-	 * takes an entry more. */
-	if (munmap(base, size) == 0) {
+	/* Where the kernel has merged this mapping with its neighbours, unmapping
+	 * it takes an entry more. */
+	if (!pcp_os_unmap(base, size)) {
 		pcp_meta_free(chunk);
 		return true;
 	}
