@@ -78,7 +78,7 @@ struct pcpool_cache_stats {
 
 /** Fill *stats. Returns 0, or EINVAL when an argument is NULL or stats_size is
  *  not one this library knows. Takes the cache's drain lock. */
-int pcpool_cache_stats(struct pcpool_cache *cache,
+int pcpool_cache_get_stats(struct pcpool_cache *cache,
 		       struct pcpool_cache_stats *stats);
 
 /** The per-CPU region allocator and the process as a whole. */
@@ -101,7 +101,7 @@ struct pcpool_percpu_stats {
 };
 
 /** Fill *stats. Returns 0, or EINVAL as above. */
-int pcpool_percpu_stats(struct pcpool_percpu_stats *stats);
+int pcpool_percpu_get_stats(struct pcpool_percpu_stats *stats);
 
 /** Where slabs of all caches get their memory. */
 struct pcpool_memory_stats {
@@ -115,7 +115,7 @@ struct pcpool_memory_stats {
 };
 
 /** Fill *stats. Returns 0, or EINVAL as above. */
-int pcpool_memory_stats(struct pcpool_memory_stats *stats);
+int pcpool_memory_get_stats(struct pcpool_memory_stats *stats);
 
 /** How slots are found: "rseq" or "lock". Static string. */
 const char *pcpool_mode(void);

@@ -38,7 +38,8 @@ enum pcp_hook_id {
 	PCP_HOOK_DRAIN_FENCED,	/* fence done, main not re-read; drain lock */
 	PCP_HOOK_DRAIN_TAKEN,	/* sheaves taken, slot not reopened; same */
 	PCP_HOOK_BARN_RESERVED, /* a place is reserved, nothing pushed */
-	PCP_HOOK_SLAB_TAKE,	/* word read and walked, CAS not done */
+	PCP_HOOK_SLAB_TAKE,	/* word read and walked, CAS not done; perhaps
+				 * with list_lock */
 	PCP_HOOK_SLAB_GIVE,	/* chain linked, CAS not done */
 	PCP_HOOK_LIST_LOCKED,	/* list_lock held */
 	PCP_HOOK_GROW_UNPUBLISHED, /* a new slab nobody else can see */

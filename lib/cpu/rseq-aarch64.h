@@ -14,8 +14,8 @@
  *
  * Refusals use b.cond, which reaches 1 MiB either way; tbz reaches 32 KiB
  * only, and the compiler may move the refused path far off. Commits to a sheaf
- * or to per-CPU data need no release: whoever reads them runs on the same CPU or
- * has fenced it, and all addresses read here depend on the pointer before.
+ * or to per-CPU data need no release: whoever reads them runs on the same CPU
+ * or has fenced it, and all addresses read here depend on the pointer before.
  * pcp_rseq_commit() acquires main, for it must not see a slot reopened and its
  * spare as it was before (pairs with the release in take_closed() of
  * slot/drain.c), and releases what it hooks, for the books of a cache look at
@@ -25,9 +25,9 @@
 #define PCP_CPU_RSEQ_AARCH64_H
 
 /* The area and the id's place in it, of the calling thread. */
-#define PCP_RSEQ_AREA                                                         \
-	[area] "r"((char *)__builtin_thread_pointer() + pcp_rseq_area),      \
-	[id] "r"((char *)__builtin_thread_pointer() + pcp_rseq_id)
+#define PCP_RSEQ_AREA                                                          \
+	[area] "r"((char *)__builtin_thread_pointer() + pcp_rseq_area),        \
+		[id] "r"((char *)__builtin_thread_pointer() + pcp_rseq_id)
 
 /* clang-format off */
 #define PCP_RSEQ_BEGIN                                                        \

@@ -161,8 +161,7 @@ static void scan_status(struct status_scan *scan, char c)
 		scan->matched = 0;
 	} else if (scan->in_value) {
 		scan->digits += is_digit(c) || (c >= 'a' && c <= 'f');
-	} else if (scan->matched < sizeof(key) - 1 &&
-		   c == key[scan->matched]) {
+	} else if (scan->matched < sizeof(key) - 1 && c == key[scan->matched]) {
 		scan->in_value = ++scan->matched == sizeof(key) - 1;
 	} else {
 		scan->matched = SIZE_MAX;
@@ -323,7 +322,7 @@ static bool load_hwloc(hwloc_topology_t *out)
 struct nodes {
 	hwloc_topology_t hw;
 	unsigned int nr;
-	unsigned int os[NODES_MAX];	  /* ascending; the index is our id */
+	unsigned int os[NODES_MAX]; /* ascending; the index is our id */
 	struct hwloc_distances_s *distances; /* may be NULL */
 };
 

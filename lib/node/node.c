@@ -69,8 +69,7 @@ static bool enough_partials(const struct pcp_node *node)
 	return pcp_load(&node->nr_partial) >= node->min_partial;
 }
 
-/* A slab that is empty, not linked, and the caller's. May be called with the
- * list_lock held. */
+/* A slab that is empty, not linked, and the caller's. */
 static void retire(struct pcp_node *node, struct pcp_slab *slab,
 		   struct pcp_slab_link *dead)
 {
@@ -164,8 +163,7 @@ uint32_t pcp_node_take(struct pcp_node *node, uint32_t max, void **objs,
 	return count;
 }
 
-/* The youngest waiting slab, whose memory is the warmest; NULL: none. */
-static struct pcp_slab *pop_waiting(struct pcp_node *node)
+struct pcp_slab *pcp_node_pop_waiting(struct pcp_node *node)
 {
 	struct pcp_slab *slab = NULL;
 
@@ -184,7 +182,7 @@ static struct pcp_slab *pop_waiting(struct pcp_node *node)
 uint32_t pcp_node_take_waiting(struct pcp_node *node, uint32_t max,
 			       void **objs, struct pcp_slab_link *dead)
 {
-	struct pcp_slab *slab = pop_waiting(node);
+	struct pcp_slab *slab = pcp_node_pop_waiting(node);
 
 	return slab ? take_held(node, slab, max, objs, dead) : 0;
 }

@@ -82,11 +82,15 @@ void pcp_node_give(struct pcp_node *node, const struct pcp_chain *chain,
 void pcp_node_trim(struct pcp_node *node, uint32_t keep,
 		   struct pcp_slab_link *dead);
 
+/* The youngest waiting slab, whose memory is the warmest, now the caller's;
+ * NULL: none. */
+struct pcp_slab *pcp_node_pop_waiting(struct pcp_node *node);
+
 /* Queue an empty slab nobody else can reach as waiting. */
 void pcp_node_queue(struct pcp_node *node, struct pcp_slab *slab);
 
 /* Take one built object from any partial or waiting slab; the waiting ones become
- * partial. NULL: there is none. Slow: looks through the free lists of all. */
+ * partial, and wait again when a free empties them or a shrink ends them. NULL: there is none. Slow: looks through the free lists of all. */
 void *pcp_node_take_built(struct pcp_node *node, struct pcp_slab_link *dead);
 
 #endif /* PCP_NODE_NODE_H */

@@ -112,8 +112,8 @@ static void print_process(FILE *out)
 	struct pcpool_percpu_stats p = { .stats_size = sizeof(p) };
 	struct pcpool_memory_stats m = { .stats_size = sizeof(m) };
 
-	pcpool_percpu_stats(&p);
-	pcpool_memory_stats(&m);
+	pcpool_percpu_get_stats(&p);
+	pcpool_memory_get_stats(&m);
 	fprintf(out, "pcpool %s mode %s index %s\n", pcpool_version(),
 		pcpool_mode(), pcpool_index());
 	fprintf(out, "  reason %s\n", pcpool_mode_reason());

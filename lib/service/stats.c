@@ -108,7 +108,7 @@ void pcp_cache_stats(struct pcpool_cache *cache, struct pcpool_cache_stats *s)
 	s->metadata_bytes = metadata(stock, &book);
 }
 
-PCP_API int pcpool_cache_stats(struct pcpool_cache *cache,
+PCP_API int pcpool_cache_get_stats(struct pcpool_cache *cache,
 			       struct pcpool_cache_stats *stats)
 {
 	struct pcpool_cache_stats filled = { .stats_size = sizeof(filled) };
@@ -120,7 +120,7 @@ PCP_API int pcpool_cache_stats(struct pcpool_cache *cache,
 	return 0;
 }
 
-PCP_API int pcpool_percpu_stats(struct pcpool_percpu_stats *stats)
+PCP_API int pcpool_percpu_get_stats(struct pcpool_percpu_stats *stats)
 {
 	struct pcp_percpu_snapshot now;
 
@@ -145,7 +145,7 @@ PCP_API int pcpool_percpu_stats(struct pcpool_percpu_stats *stats)
 	return 0;
 }
 
-PCP_API int pcpool_memory_stats(struct pcpool_memory_stats *stats)
+PCP_API int pcpool_memory_get_stats(struct pcpool_memory_stats *stats)
 {
 	struct pcp_block_sum sum;
 

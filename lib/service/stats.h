@@ -7,7 +7,7 @@
 
 #include "cache/cache.h"
 
-/* As pcpool_cache_stats(), whose arguments were checked. */
+/* As pcpool_cache_get_stats(), whose arguments were checked. */
 void pcp_cache_stats(struct pcpool_cache *cache, struct pcpool_cache_stats *s);
 
 #endif /* PCP_SERVICE_STATS_H */

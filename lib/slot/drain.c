@@ -120,7 +120,7 @@ static int drain_slot(struct pcp_stock *stock, unsigned int index,
 static int drain_slots(struct pcp_stock *stock, struct pcp_sheaf **old,
 		       struct haul *haul)
 {
-	int err = 0, err1;
+	int fence, err = 0;
 
 	for (unsigned int i = 0; i < pcp_index.nr_ids; i++) {
 		struct pcp_slot *slot = &stock->slots[i];
@@ -131,24 +131,25 @@ static int drain_slots(struct pcp_stock *stock, struct pcp_sheaf **old,
 		old[i] = pcp_xchg(&slot->main, PCP_CLOSED);
 	}
 	PCP_HOOK(PCP_HOOK_DRAIN_CLOSED);
-	err = pcp_fence_all();
+	fence = pcp_fence_all();
 	PCP_HOOK(PCP_HOOK_DRAIN_FENCED);
 	for (unsigned int i = 0; i < pcp_index.nr_ids; i++) {
 		struct pcp_slot *slot = &stock->slots[i];
 
 		if (!old[i])
 			continue;
-		if (err) {
+		if (fence) {
 			reopen(slot, old[i]);
 			pcp_stat_inc(&stock->kind.stat, PCP_STAT_DRAIN_FAIL);
 		} else if (!take_closed(stock, slot, old[i], haul)) {
+			int again;
+
 			pcp_stat_inc(&stock->kind.stat, PCP_STAT_DRAIN_RETRY);
-			err1 = drain_slot(stock, i, haul);
-			if (err1)
-				err = err1;
+			again = drain_slot(stock, i, haul);
+			err = again ? again : err;
 		}
 	}
-	return err;
+	return fence ? fence : err;
 }
 
 static unsigned int count_used(struct pcp_stock *stock, unsigned int *last)

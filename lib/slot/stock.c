@@ -65,10 +65,43 @@ void pcp_stock_close(struct pcp_stock *stock)
 	set_slots(stock, PCP_CLOSED);
 }
 
+static bool any_waiting(struct pcp_stock *stock)
+{
+	for (unsigned int i = 0; i < stock->nr_nodes; i++)
+		if (pcp_load(&stock->nodes[i].nr_waiting))
+			return true;
+	return false;
+}
+
+static struct pcp_slab *next_death(struct pcp_stock *stock)
+{
+	struct pcp_slab *slab = NULL;
+
+	for (unsigned int i = 0; !slab && i < stock->nr_nodes; i++)
+		slab = pcp_node_pop_waiting(&stock->nodes[i]);
+	return slab;
+}
+
+/* Kill what waits. One call at a time does it for all, so that destructors that
+ * free, and so empty other slabs, do not pile up on the stack. */
+static void run_deaths(struct pcp_stock *stock)
+{
+	struct pcp_slab *slab;
+
+	while (any_waiting(stock) && !pcp_xchg(&stock->burying, true)) {
+		while ((slab = next_death(stock)))
+			pcp_slab_kill(slab);
+		pcp_store(&stock->burying, false);
+		/* Before looking again: another may have queued a slab and gone
+		 * by while the flag was up. */
+		__atomic_thread_fence(__ATOMIC_SEQ_CST);
+	}
+}
+
 void pcp_stock_bury(struct pcp_stock *stock, struct pcp_slab_link *dead,
 		    bool may_run_dtors)
 {
-	if (may_run_dtors || !stock->kind.dtor) {
+	if (!stock->kind.dtor) {
 		pcp_slabs_kill(dead);
 		return;
 	}
@@ -78,6 +111,8 @@ void pcp_stock_bury(struct pcp_stock *stock, struct pcp_slab_link *dead,
 		pcp_slabs_del(&slab->list);
 		pcp_node_queue(&stock->nodes[slab->node], slab);
 	}
+	if (may_run_dtors)
+		run_deaths(stock);
 }
 
 void pcp_stock_fork_child(struct pcp_stock *stock)
@@ -86,4 +121,5 @@ void pcp_stock_fork_child(struct pcp_stock *stock)
 	 * not: the slot is whole. */
 	for (unsigned int i = 0; i < pcp_index.nr_ids; i++)
 		pcp_store(&stock->slots[i].lock, 0U);
+	pcp_store(&stock->burying, false);
 }

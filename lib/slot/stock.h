@@ -50,6 +50,7 @@ struct pcp_stock {
 	struct pcp_sheaves sheaves;
 	bool bypass; /* a checking cache: its slots are never used */
 	bool dying;  /* destroy runs destructors; no allocation any more */
+	bool burying; /* a free runs destructors of waiting slabs */
 	/* Rank PCP_RANK_DRAIN. Serialises drains; guards the freeing of
 	 * sheaves and `drains`. Never held over a callback. */
 	struct pcp_lock drain_lock;
@@ -84,7 +85,9 @@ void pcp_stock_give(struct pcp_stock *stock, size_t n, void **objs,
 /* One object whose slot's main had no room. */
 void pcp_slot_free_slow(struct pcp_stock *stock, void *obj);
 
-/* Whether a free may run destructors decides what becomes of *dead. */
+/* Slabs of *dead are released where there is no destructor. Else they join those
+ * that wait, and if it may, this call destructs and releases what waits, unless
+ * another is at it. */
 void pcp_stock_bury(struct pcp_stock *stock, struct pcp_slab_link *dead,
 		    bool may_run_dtors);
 
