@@ -78,7 +78,7 @@ PCP_API int pcpool_discard(struct pcpool_cache *cache, void *obj)
 		pcp_check_freed(slab, index, false);
 	pcp_slabs_init(&dead);
 	pcp_stock_give(stock, 1, &obj, &dead);
-	pcp_stock_bury(stock, &dead, true);
+	pcp_stock_bury(stock, &dead, stock->kind.flags & PCPOOL_DTOR_ON_FREE);
 	errno = saved;
 	return 0;
 }
