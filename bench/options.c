@@ -1,0 +1,320 @@
+/* SPDX-License-Identifier: MIT */
+/* The command line of pcpool-bench. Strict: a number is digits and in range, a
+ * name is one that exists; nothing is guessed or cut short. */
+#include <config.h>
+
+#include <errno.h>
+#include <getopt.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <pcpool/pcpool.h>
+
+#include "options.h"
+
+#define THREADS_MAX 4096U
+#define REPS_MAX 10000U
+#define WORK_MAX 1000000U
+#define SLOTS_MAX 4096U
+#define WINDOW_MAX_S 3600.0
+#define NS_PER_S 1e9
+
+static const char usage[] =
+	"usage: pcpool-bench JOB [options]\n"
+	"       pcpool-bench --list\n"
+	"\n"
+	"  --threads N[,N...]   worker threads, pinned round robin to the "
+	"allowed CPUs (1,2)\n"
+	"  --size N[,N...]      object size in bytes (the job's)\n"
+	"  --variants a,b,...   run only these (all that exist here)\n"
+	"  --reps N             windows of each variant, interleaved (7)\n"
+	"  --window SECONDS     length of one timed window (0.3)\n"
+	"  --slots N            virtual slots, as on a machine with N CPUs "
+	"(real)\n"
+	"  --work N             exec: exec-like bodies per cycle; 0 leaves the "
+	"bare cycle (1)\n"
+	"  --json FILE          JSON lines; - is stdout, the table then goes "
+	"to "
+	"stderr\n"
+	"  --list               jobs and variants of this build\n"
+	"  --help, --version\n"
+	"\n"
+	"Exit status: 0 when every variant ran, 1 when one failed, 2 for bad "
+	"arguments.\n"
+	"\n"
+	"Jobs:\n";
+
+enum {
+	OPT_THREADS = 1,
+	OPT_SIZE,
+	OPT_VARIANTS,
+	OPT_REPS,
+	OPT_WINDOW,
+	OPT_SLOTS,
+	OPT_WORK,
+	OPT_JSON,
+	OPT_LIST,
+	OPT_HELP,
+	OPT_VERSION
+};
+
+static const struct option long_options[] = {
+	{ "threads", required_argument, NULL, OPT_THREADS },
+	{ "size", required_argument, NULL, OPT_SIZE },
+	{ "variants", required_argument, NULL, OPT_VARIANTS },
+	{ "reps", required_argument, NULL, OPT_REPS },
+	{ "window", required_argument, NULL, OPT_WINDOW },
+	{ "slots", required_argument, NULL, OPT_SLOTS },
+	{ "work", required_argument, NULL, OPT_WORK },
+	{ "json", required_argument, NULL, OPT_JSON },
+	{ "list", no_argument, NULL, OPT_LIST },
+	{ "help", no_argument, NULL, OPT_HELP },
+	{ "version", no_argument, NULL, OPT_VERSION },
+	{ NULL, 0, NULL, 0 },
+};
+
+/* What the options said, before the job is known. */
+struct raw {
+	const char *sizes;
+	const char *variants;
+	bool work_given;
+};
+
+static __attribute__((format(printf, 1, 2))) bool complain(const char *format,
+							   ...)
+{
+	va_list args;
+
+	fputs("pcpool-bench: ", stderr);
+	va_start(args, format);
+	vfprintf(stderr, format, args);
+	va_end(args);
+	fputc('\n', stderr);
+	return false;
+}
+
+/* One number; *end is where it stopped. */
+static bool parse_number(const char *text, const char **end, uint64_t min,
+			 uint64_t max, uint64_t *value)
+{
+	char *stop;
+
+	if (text[0] < '0' || text[0] > '9')
+		return false;
+	errno = 0;
+	*value = strtoull(text, &stop, 10);
+	*end = stop;
+	return !errno && *value >= min && *value <= max;
+}
+
+static bool number(const char *option, const char *text, uint64_t min,
+		   uint64_t max, uint64_t *value)
+{
+	const char *end;
+
+	if (parse_number(text, &end, min, max, value) && !*end)
+		return true;
+	return complain("--%s takes a number from %llu to %llu, not \"%s\"",
+			option, (unsigned long long)min,
+			(unsigned long long)max, text);
+}
+
+static bool numbers(const char *option, const char *text, uint64_t min,
+		    uint64_t max, uint64_t *values, unsigned int *n)
+{
+	const char *end = text;
+
+	*n = 0;
+	do {
+		if (*n == BENCH_LIST_MAX)
+			return complain("--%s: more than %u numbers", option,
+					BENCH_LIST_MAX);
+		if (*n)
+			end++;
+		if (!parse_number(end, &end, min, max, &values[*n]))
+			break;
+		(*n)++;
+		if (!*end)
+			return true;
+	} while (*end == ',');
+	return complain("--%s takes numbers from %llu to %llu, separated by "
+			"commas, not \"%s\"",
+			option, (unsigned long long)min,
+			(unsigned long long)max, text);
+}
+
+static bool threads(const char *text, struct bench_options *o)
+{
+	uint64_t values[BENCH_LIST_MAX];
+
+	if (!numbers("threads", text, 1, THREADS_MAX, values, &o->nr_threads))
+		return false;
+	for (unsigned int i = 0; i < o->nr_threads; i++)
+		o->threads[i] = (uint32_t)values[i];
+	return true;
+}
+
+static bool window(const char *text, struct bench_options *o)
+{
+	double seconds;
+	char *end;
+
+	seconds = strtod(text, &end);
+	/* The first test also refuses "nan", "inf" and hexadecimal. */
+	if (strspn(text, "0123456789.") != strlen(text) || end == text ||
+	    *end || seconds < 1e-3 || seconds > WINDOW_MAX_S)
+		return complain("--window takes seconds from 0.001 to %.0f, "
+				"not \"%s\"",
+				WINDOW_MAX_S, text);
+	o->window_ns = (uint64_t)(seconds * NS_PER_S);
+	return true;
+}
+
+static bool parse_variants(const char *text, struct bench_options *o)
+{
+	const struct bench_job *job = o->job;
+
+	o->nr_variants = 0;
+	o->variants_named = true;
+	for (;;) {
+		size_t len = strcspn(text, ",");
+		unsigned int i = 0;
+
+		while (i < job->nr_variants &&
+		       (strlen(job->variants[i]->name) != len ||
+			strncmp(job->variants[i]->name, text, len)))
+			i++;
+		if (i == job->nr_variants)
+			return complain("job %s has no variant \"%.*s\"",
+					job->name, (int)len, text);
+		for (unsigned int k = 0; k < o->nr_variants; k++)
+			if (o->variants[k] == i)
+				return complain("variant %s is named twice",
+						job->variants[i]->name);
+		o->variants[o->nr_variants++] = i;
+		if (!text[len])
+			return true;
+		text += len + 1;
+	}
+}
+
+static void all_variants(struct bench_options *o)
+{
+	o->nr_variants = o->job->nr_variants;
+	for (unsigned int i = 0; i < o->nr_variants; i++)
+		o->variants[i] = i;
+}
+
+/* What depends on the job. */
+static bool settle(const struct raw *raw, struct bench_options *o)
+{
+	if (raw->work_given && !o->job->has_work)
+		return complain("job %s has no --work", o->job->name);
+	if (!raw->sizes) {
+		o->sizes[0] = o->job->default_size;
+		o->nr_sizes = 1;
+	} else if (!numbers("size", raw->sizes, o->job->min_size,
+			    PCPOOL_SIZE_MAX, o->sizes, &o->nr_sizes)) {
+		return false;
+	}
+	if (raw->variants)
+		return parse_variants(raw->variants, o);
+	all_variants(o);
+	return true;
+}
+
+/* One option. Returns false when it is bad. */
+static bool take(int opt, const char *arg, struct raw *raw,
+		 struct bench_options *o)
+{
+	uint64_t value = 0;
+
+	switch (opt) {
+	case OPT_THREADS:
+		return threads(arg, o);
+	case OPT_SIZE:
+		raw->sizes = arg;
+		return true;
+	case OPT_VARIANTS:
+		raw->variants = arg;
+		return true;
+	case OPT_REPS:
+		if (!number("reps", arg, 1, REPS_MAX, &value))
+			return false;
+		o->reps = (unsigned int)value;
+		return true;
+	case OPT_WINDOW:
+		return window(arg, o);
+	case OPT_SLOTS:
+		if (!number("slots", arg, 1, SLOTS_MAX, &value))
+			return false;
+		o->slots = (unsigned int)value;
+		return true;
+	case OPT_WORK:
+		if (!number("work", arg, 0, WORK_MAX, &value))
+			return false;
+		o->work = (uint32_t)value;
+		raw->work_given = true;
+		return true;
+	case OPT_JSON:
+		o->json = arg;
+		return true;
+	case OPT_LIST:
+		o->list = true;
+		return true;
+	default:
+		/* getopt has said what is wrong. */
+		return false;
+	}
+}
+
+static void help(void)
+{
+	fputs(usage, stdout);
+	for (unsigned int i = 0; i < bench_nr_jobs; i++)
+		printf("  %-8s %s\n", bench_jobs[i]->name,
+		       bench_jobs[i]->title);
+}
+
+enum bench_parsed bench_parse(int argc, char **argv, struct bench_options *o)
+{
+	struct raw raw = { NULL, NULL, false };
+	int opt;
+
+	*o = (struct bench_options){
+		.nr_threads = 2,
+		.threads = { 1, 2 },
+		.reps = 7,
+		.window_ns = 300000000,
+		.work = 1,
+	};
+	while ((opt = getopt_long(argc, argv, "", long_options, NULL)) != -1) {
+		if (opt == OPT_HELP) {
+			help();
+			return BENCH_DONE;
+		}
+		if (opt == OPT_VERSION) {
+			printf("pcpool-bench %s\n", pcpool_version());
+			return BENCH_DONE;
+		}
+		if (!take(opt, optarg, &raw, o))
+			return BENCH_BAD;
+	}
+	if (argc - optind > 1 || (argc == optind && !o->list)) {
+		complain(argc == optind ? "which job? See --help"
+					: "one job at a time");
+		return BENCH_BAD;
+	}
+	if (optind < argc) {
+		o->job = bench_find_job(argv[optind]);
+		if (!o->job) {
+			complain("no job \"%s\"; see --list", argv[optind]);
+			return BENCH_BAD;
+		}
+		if (!settle(&raw, o))
+			return BENCH_BAD;
+	}
+	return BENCH_RUN;
+}
