@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * An outside program as a user would write it, in the part of C that is C++
+ * too: it calls each public function once, checks what came back, and is built
+ * with nothing but what pkg-config says about the installed library.
+ */
+#include <pcpool/pcpool.h>
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+struct session {
+	int ready;
+	uint64_t *hits;
+};
+
+static int built, torn_down;
+
+static int session_ctor(void *obj, void *arg)
+{
+	struct session *session = (struct session *)obj;
+
+	(void)arg;
+	session->hits =
+		(uint64_t *)pcpool_percpu_alloc(sizeof(*session->hits), 0);
+	if (session->hits == NULL)
+		return errno;
+	session->ready = 1;
+	built++;
+	return 0;
+}
+
+static void session_dtor(void *obj, void *arg)
+{
+	struct session *session = (struct session *)obj;
+
+	(void)arg;
+	pcpool_percpu_free(session->hits);
+	torn_down++;
+}
+
+static int failures;
+
+static void check(int ok, const char *what)
+{
+	if (ok)
+		return;
+	fprintf(stderr, "consumer: %s\n", what);
+	failures++;
+}
+
+static void use_cache(void)
+{
+	struct pcpool_cache_attr attr = PCPOOL_CACHE_ATTR_INIT;
+	struct pcpool_cache_stats stats;
+	struct pcpool_cache *cache;
+	struct session *one, *two;
+	void *many[40];
+
+	pcpool_cache_attr_init(&attr);
+	attr.ctor = session_ctor;
+	attr.dtor = session_dtor;
+	cache = pcpool_cache_create("session", sizeof(struct session), &attr);
+	check(cache != NULL, "create");
+	if (cache == NULL)
+		return;
+	check(pcpool_cache_size(cache) == sizeof(struct session), "size");
+	check(strcmp(pcpool_cache_name(cache), "session") == 0, "name");
+
+	one = (struct session *)pcpool_alloc(cache);
+	two = (struct session *)pcpool_alloc_node(cache, 0);
+	check(one != NULL && one->ready == 1, "alloc");
+	check(two != NULL && two->ready == 1, "alloc_node");
+	check(pcpool_cache_destroy(cache) == EBUSY, "destroy while in use");
+	if (one != NULL)
+		pcpool_this_cpu_inc(one->hits);
+	pcpool_free(cache, one);
+	check(pcpool_discard(cache, two) == 0, "discard");
+
+	check(pcpool_alloc_bulk(cache, 40, many) == 0, "alloc_bulk");
+	memset(&stats, 0, sizeof(stats));
+	stats.stats_size = sizeof(stats);
+	check(pcpool_cache_get_stats(cache, &stats) == 0, "cache_stats");
+	check(stats.live == 40, "40 objects are live");
+	check(pcpool_free_bulk(cache, 40, many) == 0, "free_bulk");
+	check(pcpool_cache_shrink(cache) == 0, "shrink");
+	check(pcpool_cache_destroy(cache) == 0, "destroy");
+	check(built > 0 && built == torn_down, "each ctor has its dtor");
+}
+
+static void use_percpu(void)
+{
+	struct pcpool_percpu_stats stats;
+	uint32_t *narrow;
+	uint64_t *wide;
+	void *many[3];
+
+	wide = (uint64_t *)pcpool_percpu_alloc(sizeof(*wide), 0);
+	narrow = (uint32_t *)pcpool_percpu_alloc(sizeof(*narrow), 0);
+	check(wide != NULL && narrow != NULL, "percpu_alloc");
+	if (wide == NULL || narrow == NULL)
+		return;
+	pcpool_this_cpu_add_u64(wide, 5);
+	pcpool_this_cpu_add_u32(narrow, 7);
+	check(pcpool_percpu_sum_u64(wide) == 5, "sum_u64");
+	check(pcpool_percpu_sum_u32(narrow) == 7, "sum_u32");
+	check(pcpool_this_cpu_read_u64(wide) <= 5, "read_u64");
+	check(pcpool_this_cpu_read_u32(narrow) <= 7, "read_u32");
+	check(pcpool_percpu_ptr(wide, pcpool_nr_slots() - 1) != NULL, "ptr");
+	check(pcpool_percpu_ptr(wide, pcpool_nr_slots()) == NULL, "ptr beyond");
+	pcpool_percpu_free(wide);
+	pcpool_percpu_free(narrow);
+
+	check(pcpool_percpu_alloc_bulk(3, 64, 64, many) == 0, "percpu bulk");
+	memset(&stats, 0, sizeof(stats));
+	stats.stats_size = sizeof(stats);
+	check(pcpool_percpu_get_stats(&stats) == 0, "percpu_stats");
+	check(stats.regions == 3, "3 regions are live");
+	check(pcpool_percpu_free_bulk(3, many) == 0, "percpu free bulk");
+}
+
+static void use_memory_stats(void)
+{
+	struct pcpool_memory_stats stats;
+
+	memset(&stats, 0, sizeof(stats));
+	stats.stats_size = sizeof(stats);
+	check(pcpool_memory_get_stats(&stats) == 0, "memory_stats");
+}
+
+int main(void)
+{
+	check(pcpool_nr_slots() > 0, "nr_slots");
+	check(pcpool_nr_nodes() > 0, "nr_nodes");
+	check(pcpool_this_slot() < pcpool_nr_slots(), "this_slot");
+	use_percpu();
+	use_cache();
+	use_memory_stats();
+	check(pcpool_print(2) == 0, "print");
+	printf("pcpool %s, mode %s by %s (%s)\n", pcpool_version(),
+	       pcpool_mode(), pcpool_index(), pcpool_mode_reason());
+	return failures != 0;
+}
