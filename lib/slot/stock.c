@@ -91,10 +91,10 @@ static void run_deaths(struct pcp_stock *stock)
 	while (any_waiting(stock) && !pcp_xchg(&stock->burying, true)) {
 		while ((slab = next_death(stock)))
 			pcp_slab_kill(slab);
-		pcp_store(&stock->burying, false);
-		/* Before looking again: another may have queued a slab and gone
-		 * by while the flag was up. */
-		__atomic_thread_fence(__ATOMIC_SEQ_CST);
+		/* By exchange, which reads from that of whoever came by while
+		 * the flag was up and so sees the slab it queued, in the look
+		 * that follows. */
+		(void)pcp_xchg(&stock->burying, false);
 	}
 }
 
