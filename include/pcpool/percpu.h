@@ -51,14 +51,14 @@ unsigned int pcpool_this_slot(void);
  * Returns the per-CPU pointer, or NULL with errno
  *   EINVAL  size or align out of range, align not a power of two;
  *   ENOMEM  no memory.
- * Takes the region mutex, and no lock of any cache. May be called from a
- * constructor.
+ * Takes the lock of the region maps, and the growth mutex when there is no room;
+ * no lock of any cache. May be called from a constructor.
  */
 void *pcpool_percpu_alloc(size_t size, size_t align);
 
 /**
  * Allocate n regions of the same size and alignment under one hold of the
- * region mutex, all or none.
+ * growth mutex, all or none.
  *
  * Returns 0 with ptrs[0..n-1] set, or an errno value with all of them NULL:
  *   EINVAL  as above, or ptrs is NULL while n is not 0;

@@ -67,7 +67,8 @@ struct pcpool_cache_stats {
 	uint64_t sheaf_free;      /**< sheaves released */
 	uint64_t sheaf_refill;    /**< sheaves filled from slabs */
 	uint64_t sheaf_flush;     /**< sheaves emptied into slabs */
-	uint64_t rseq_abort;      /**< sections the kernel restarted (slow counts) */
+	uint64_t rseq_abort;      /**< sections the kernel restarted; a few in
+				   *   lock mode too, where one runs and refuses */
 	uint64_t bypass;          /**< calls that went past the slots */
 	uint64_t drain;           /**< drains of all slots */
 	uint64_t drain_retry;     /**< slots closed again, a local commit had won */
@@ -129,7 +130,7 @@ const char *pcpool_version(void);
 /**
  * Print mode, regions and every cache as text to a file descriptor. Names are
  * printed with control characters, quotes and backslashes escaped.
- * Returns 0, or the errno value of write(2).
+ * Returns 0, or an errno value: ENOMEM, EIO, or what write(2) gave.
  */
 int pcpool_print(int fd);
 

@@ -52,6 +52,30 @@ START_TEST(test_dtor_runs_now)
 }
 END_TEST
 
+/* Slabs that wait, still built, for their next use are no business of a
+ * discard. */
+START_TEST(test_what_waits_goes_on_waiting)
+{
+	struct sheet sheet = { 0 };
+	struct pcpool_cache *cache = sheet_cache_of("d", 512, &sheet, 0, 4);
+	static void *objs[20000];
+	unsigned long long dtor;
+	uint64_t waiting;
+
+	expect_eq(pcpool_alloc_bulk(cache, 20000, objs), 0);
+	for (int i = 1; i < 20000; i++)
+		pcpool_free(cache, objs[i]);
+	waiting = stats_of(cache).waiting;
+	expect(waiting > 10);
+	dtor = sheet.dtor;
+	expect_eq(pcpool_discard(cache, objs[0]), 0);
+	/* Its own, and at most those of the slab it was the last one of. */
+	expect_cmp(sheet.dtor - dtor, <=, stats_of(cache).objects_per_slab);
+	expect_cmp(stats_of(cache).waiting, >=, waiting - 1);
+	destroy_balanced(cache, &sheet);
+}
+END_TEST
+
 /* A single object: discarded and taken again it was built again. */
 START_TEST(test_rebuilt_on_next_use)
 {
@@ -176,6 +200,7 @@ int main(void)
 
 	tcase_add_test(tc, test_refusals);
 	tcase_add_test(tc, test_dtor_runs_now);
+	tcase_add_test(tc, test_what_waits_goes_on_waiting);
 	tcase_add_test(tc, test_rebuilt_on_next_use);
 	tcase_add_test(tc, test_plain_memory);
 	tcase_add_test(tc, test_discard_from_a_destructor);

@@ -14,7 +14,9 @@
 #include "../caches.h"
 #include "../suite.h"
 
-enum { THREADS = 8, FORKS = 300, CHILD_SECONDS = 20 };
+/* The address sanitizer's allocator does not hold its locks over a fork, so a
+ * child may find one taken for ever: no verdict then. */
+enum { THREADS = 8, FORKS = 300, CHILD_SECONDS = TEST_ASAN ? 4 : 20 };
 
 /* --- every call, once ---------------------------------------------------------- */
 
@@ -70,6 +72,10 @@ static void reap(pid_t pid, int nth)
 
 	while (waitpid(pid, &status, 0) < 0)
 		expect_eq(errno, EINTR);
+	if (TEST_ASAN && WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM) {
+		fprintf(stderr, "note: child of fork %d hung\n", nth);
+		return;
+	}
 	if (WIFSIGNALED(status))
 		fail_now("child of fork %d: signal %d%s", nth,
 			 WTERMSIG(status),

@@ -10,11 +10,23 @@
 #include "suite.h"
 
 #include "base/fault.h"
+#include "base/options.h"
 #include "base/osmem.h"
 #include "cpu/index.h"
 #include "cpu/init.h"
+#include "cpu/topology.h"
 #include "slab/build.h"
 #include "slab/slab.h"
+
+/* Wake the library up and decide again with these options on top of those of the
+ * environment. Before any other thread exists. */
+static inline void decide(const char *options)
+{
+	pcp_init();
+	expect_eq(pcp_options_parse(options), 0);
+	pcp_topology_init();
+	pcp_index_init();
+}
 
 /* A kind with the sheet's constructor and destructor; sheet NULL: neither. */
 static inline void kind_make(struct pcp_kind *kind, size_t size, size_t align,

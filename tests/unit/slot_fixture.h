@@ -17,6 +17,10 @@ static inline void setup(void)
 {
 	sheet = (struct sheet){ .fill = STOCK_OBJECT };
 	pin_to(0);
+	/* A CPU's number stays what it is, a concurrency id may change. */
+	pcp_init();
+	if (pcp_index.cid)
+		decide("index:cpu");
 	stock = stock_make(&sheet, CAPACITY);
 	here = pcp_this_index();
 	pcp_slabs_init(&dead);

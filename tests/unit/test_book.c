@@ -36,6 +36,9 @@ static void make(unsigned int flags)
 static void setup(void)
 {
 	pin_to(0);
+	pcp_init();
+	if (pcp_index.cid)
+		decide("index:cpu");
 	make(0);
 }
 

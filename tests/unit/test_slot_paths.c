@@ -5,8 +5,6 @@
 
 #include "slot_fixture.h"
 
-#include "base/options.h"
-
 /* --- the order of refills and flushes ----------------------------------------------- */
 
 START_TEST(test_refill_order)
@@ -181,7 +179,9 @@ START_TEST(test_search)
 		sheet_pattern_check(objs[i], STOCK_OBJECT);
 		book_check(stock, i + 1);
 	}
-	expect_cmp(count(PCP_STAT_DRAIN), >, 0);
+	/* The other CPU's slot had to be emptied. */
+	if (allowed_cpus() > 1 && pcp_index.nr_ids > 1 && !pcp_index.hash)
+		expect_cmp(count(PCP_STAT_DRAIN), >, 0);
 	expect_eq(count(PCP_STAT_ALLOC_FAIL), 0);
 	for (unsigned int i = 1; i < 4; i++) {
 		expect(!pcp_slot_alloc_slow(stock, &err));
@@ -276,7 +276,7 @@ END_TEST
 
 static void setup_nodes(void)
 {
-	expect_eq(pcp_options_parse("nodes:2"), 0);
+	decide("nodes:2");
 	setup();
 }
 
