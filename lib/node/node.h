@@ -89,8 +89,9 @@ struct pcp_slab *pcp_node_pop_waiting(struct pcp_node *node);
 /* Queue an empty slab nobody else can reach as waiting. */
 void pcp_node_queue(struct pcp_node *node, struct pcp_slab *slab);
 
-/* Take one built object from any partial or waiting slab; the waiting ones become
- * partial, and wait again when a free empties them or a shrink ends them. NULL: there is none. Slow: looks through the free lists of all. */
+/* Take one built object from any partial or waiting slab. NULL: there is none.
+ * Slow: looks through the free lists of all. The waiting ones become partial,
+ * and wait again when a free empties them once more. */
 void *pcp_node_take_built(struct pcp_node *node, struct pcp_slab_link *dead);
 
 #endif /* PCP_NODE_NODE_H */
