@@ -88,6 +88,16 @@ void pcp_fork_register(enum pcp_fork_level level,
 	pcp_unlock(&fork_lock);
 }
 
+PCP_NO_TSA void pcp_fork_hold(void)
+{
+	pcp_lock(&fork_lock);
+}
+
+PCP_NO_TSA void pcp_fork_let(void)
+{
+	pcp_unlock(&fork_lock);
+}
+
 int pcp_fork_init(void)
 {
 	static bool done;

@@ -33,4 +33,9 @@ void pcp_fork_register(enum pcp_fork_level level,
 /* Enter the handlers at the libc, once. 0 or ENOMEM. */
 int pcp_fork_init(void);
 
+/* Forks by other threads wait in between: around calls of libraries whose own
+ * locks a child would find taken. */
+void pcp_fork_hold(void);
+void pcp_fork_let(void);
+
 #endif /* PCP_BASE_FORK_H */

@@ -33,7 +33,9 @@ static void init_once(void)
 		pcp_warn("no memory for fork handlers: a forked child must not "
 			 "use pcpool");
 	pcp_options_init();
+	pcp_fork_hold();
 	pcp_topology_init();
+	pcp_fork_let();
 	pcp_index_init();
 	pcp_fork_register(PCP_FORK_FENCE, &fence_fork);
 	/* Pairs with the acquire in pcp_init(). */

@@ -143,7 +143,7 @@ START_TEST(test_model)
 }
 END_TEST
 
-/* --- memory goes back ------------------------------------------------------ */
+/* --- memory goes back ----------------------------------------------------- */
 
 START_TEST(test_discard)
 {

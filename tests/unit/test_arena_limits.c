@@ -8,7 +8,7 @@
 
 #include "arena_fixture.h"
 
-/* --- readable -------------------------------------------------------------- */
+/* --- readable ------------------------------------------------------------- */
 
 START_TEST(test_readable)
 {
@@ -51,7 +51,7 @@ START_TEST(test_readable)
 }
 END_TEST
 
-/* --- without memory -------------------------------------------------------- */
+/* --- without memory ------------------------------------------------------- */
 
 static void expect_no_block(size_t size)
 {
@@ -104,7 +104,7 @@ START_TEST(test_commit_fails)
 }
 END_TEST
 
-/* --- nodes ----------------------------------------------------------------- */
+/* --- nodes ---------------------------------------------------------------- */
 
 START_TEST(test_nodes)
 {
@@ -142,7 +142,7 @@ START_TEST(test_other_node_serves)
 }
 END_TEST
 
-/* --- threads --------------------------------------------------------------- */
+/* --- threads -------------------------------------------------------------- */
 
 static void stamp(struct live *it, uint64_t value)
 {

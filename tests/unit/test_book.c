@@ -269,7 +269,7 @@ START_TEST(test_where)
 }
 END_TEST
 
-/* --- never below nothing ----------------------------------------------------------- */
+/* --- never below nothing -------------------------------------------------- */
 
 /* Frees that are seen before their allocations do not make 2^64 live ones. */
 START_TEST(test_blurred)
@@ -285,7 +285,7 @@ START_TEST(test_blurred)
 }
 END_TEST
 
-/* --- a forked child ------------------------------------------------------------------ */
+/* --- a forked child ------------------------------------------------------- */
 
 /* Another thread is in the middle of a slow path while this one forks. */
 static sem_t inside, go_on;

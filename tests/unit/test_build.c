@@ -210,7 +210,7 @@ START_TEST(test_halves)
 }
 END_TEST
 
-/* --- death --------------------------------------------------------------- */
+/* --- death ---------------------------------------------------------------- */
 
 static void dtor_that_looks(void *obj, void *arg)
 {
@@ -277,7 +277,7 @@ START_TEST(test_kill_list)
 }
 END_TEST
 
-/* --- threads: neighbours' bits ------------------------------------------- */
+/* --- threads: neighbours' bits -------------------------------------------- */
 
 static void build_and_unbuild(const struct worker *worker)
 {
@@ -300,7 +300,7 @@ START_TEST(test_threads)
 }
 END_TEST
 
-/* --- locks ----------------------------------------------------------------- */
+/* --- locks ---------------------------------------------------------------- */
 
 static struct pcp_lock lock = PCP_LOCK_INIT(PCP_RANK_ARENA);
 

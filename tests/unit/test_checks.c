@@ -94,7 +94,7 @@ START_TEST(test_life)
 }
 END_TEST
 
-/* --- misuse ----------------------------------------------------------------- */
+/* --- misuse --------------------------------------------------------------- */
 
 static void free_twice(void *arg)
 {
@@ -220,7 +220,7 @@ START_TEST(test_stray_pointers)
 }
 END_TEST
 
-/* --- the sum ------------------------------------------------------------------ */
+/* --- the sum -------------------------------------------------------------- */
 
 static uint32_t sum_now(void)
 {
@@ -258,7 +258,7 @@ START_TEST(test_every_bit)
 }
 END_TEST
 
-/* --- the way of a cache's own death ------------------------------------------- */
+/* --- the way of a cache's own death --------------------------------------- */
 
 START_TEST(test_killed_with_check)
 {

@@ -70,7 +70,7 @@ static void teardown_drain(void)
 	teardown();
 }
 
-/* --- alone ------------------------------------------------------------------- */
+/* --- alone ---------------------------------------------------------------- */
 
 START_TEST(test_nothing_to_do)
 {
@@ -155,7 +155,7 @@ START_TEST(test_not_for_these)
 }
 END_TEST
 
-/* --- a local commit wins -------------------------------------------------------- */
+/* --- a local commit wins -------------------------------------------------- */
 
 static enum pcp_hook_id win_at;
 static struct pcp_sheaf *won, *winner; /* the old main; what replaced it */
@@ -236,7 +236,7 @@ START_TEST(test_commit_wins_of_many)
 }
 END_TEST
 
-/* --- the fence fails --------------------------------------------------------------- */
+/* --- the fence fails ------------------------------------------------------ */
 
 struct words {
 	struct pcp_sheaf *main, *spare, *rcu;
@@ -335,7 +335,7 @@ START_TEST(test_second_fence_fails)
 }
 END_TEST
 
-/* --- users in between ----------------------------------------------------------------- */
+/* --- users in between ----------------------------------------------------- */
 
 static unsigned int met;
 
@@ -409,7 +409,7 @@ START_TEST(test_waits_for_lock)
 }
 END_TEST
 
-/* --- shared ------------------------------------------------------------------------------ */
+/* --- shared --------------------------------------------------------------- */
 
 START_TEST(test_shared)
 {
@@ -456,7 +456,7 @@ START_TEST(test_many_share_one)
 }
 END_TEST
 
-/* --- more slots than fit on the stack, and no memory to remember them ----------------------- */
+/* --- more slots than fit on the stack, and no memory to remember them ----- */
 
 static void setup_wide(void)
 {
@@ -499,7 +499,7 @@ START_TEST(test_wide)
 }
 END_TEST
 
-/* --- against sections ------------------------------------------------------------------------- */
+/* --- against sections ----------------------------------------------------- */
 
 static atomic_bool stop;
 

@@ -61,7 +61,7 @@ START_TEST(test_child)
 }
 END_TEST
 
-/* --- what it is for ---------------------------------------------------------- */
+/* --- what it is for ------------------------------------------------------- */
 
 struct slot {
 	struct pcp_sheaf *main, *spare, *rcu;

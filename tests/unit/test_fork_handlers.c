@@ -179,7 +179,7 @@ START_TEST(test_entered_twice)
 END_TEST
 #endif /* __GLIBC__ */
 
-/* --- several threads fork: one at a time walks the handlers ---------------------- */
+/* --- several threads fork: one at a time walks the handlers --------------- */
 
 static atomic_int walking;
 static atomic_uint walks;

@@ -41,7 +41,7 @@ START_TEST(test_once)
 }
 END_TEST
 
-/* --- every public call that may be the first ------------------------------------ */
+/* --- every public call that may be the first ------------------------------ */
 
 static void call_create(void *arg)
 {
@@ -135,7 +135,7 @@ START_TEST(test_first_call)
 }
 END_TEST
 
-/* --- threads and forks ------------------------------------------------------------ */
+/* --- threads and forks ---------------------------------------------------- */
 
 static void all_at_once(const struct worker *worker)
 {

@@ -102,7 +102,7 @@ START_TEST(test_min_partial)
 }
 END_TEST
 
-/* --- held slabs: a free comes between the taker's walk and its swap ---------- */
+/* --- held slabs: a free comes between the taker's walk and its swap ------- */
 
 static struct whole held;
 static uint32_t give_from, give_to;

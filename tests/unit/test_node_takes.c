@@ -7,7 +7,7 @@
 
 #include "node_fixture.h"
 
-/* --- takes ------------------------------------------------------------------ */
+/* --- takes ---------------------------------------------------------------- */
 
 START_TEST(test_take_over_slabs)
 {
@@ -87,7 +87,7 @@ START_TEST(test_take_waiting)
 }
 END_TEST
 
-/* --- trim --------------------------------------------------------------------- */
+/* --- trim ----------------------------------------------------------------- */
 
 START_TEST(test_trim)
 {
@@ -136,7 +136,7 @@ START_TEST(test_trim_takes_waiting)
 }
 END_TEST
 
-/* --- any built object ---------------------------------------------------------- */
+/* --- any built object ----------------------------------------------------- */
 
 /* Slabs whose objects are all in place, of which only those given are built. */
 static void expect_built_found(const struct whole *w, unsigned int n,
@@ -208,7 +208,7 @@ START_TEST(test_take_built_fills)
 }
 END_TEST
 
-/* --- threads -------------------------------------------------------------------- */
+/* --- threads -------------------------------------------------------------- */
 
 static atomic_uint step;
 

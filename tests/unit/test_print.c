@@ -14,7 +14,7 @@
 #include "base/compiler.h"
 #include "base/fault.h"
 
-/* --- names ------------------------------------------------------------------ */
+/* --- names ---------------------------------------------------------------- */
 
 static const struct {
 	const char *name, *text;
@@ -75,7 +75,7 @@ START_TEST(test_long_name)
 }
 END_TEST
 
-/* --- values ------------------------------------------------------------------- */
+/* --- values --------------------------------------------------------------- */
 
 /* The value of a field of the nth cache printed. */
 static uint64_t field(const char *text, const char *cache, const char *name)
@@ -162,7 +162,7 @@ START_TEST(test_head)
 }
 END_TEST
 
-/* --- descriptors ----------------------------------------------------------------- */
+/* --- descriptors ---------------------------------------------------------- */
 
 static void expect_print(int fd, int err)
 {
@@ -243,7 +243,7 @@ START_TEST(test_pipe)
 }
 END_TEST
 
-/* --- while caches come and go ------------------------------------------------------ */
+/* --- while caches come and go --------------------------------------------- */
 
 static atomic_bool stop;
 

@@ -60,7 +60,7 @@ static void *object(size_t i)
 	return (void *)(uintptr_t)(16 * i + 16);
 }
 
-/* --- one sheaf -------------------------------------------------------------- */
+/* --- one sheaf ------------------------------------------------------------ */
 
 START_TEST(test_sentinels)
 {
@@ -205,7 +205,7 @@ START_TEST(test_large_counts)
 }
 END_TEST
 
-/* --- capacities ---------------------------------------------------------------- */
+/* --- capacities ----------------------------------------------------------- */
 
 START_TEST(test_default_capacity)
 {
@@ -245,7 +245,7 @@ START_TEST(test_capacities)
 }
 END_TEST
 
-/* --- the set -------------------------------------------------------------------- */
+/* --- the set -------------------------------------------------------------- */
 
 START_TEST(test_no_memory)
 {
@@ -313,7 +313,7 @@ START_TEST(test_sweep)
 }
 END_TEST
 
-/* --- threads: all push and retire while one sweeps and counts -------------------- */
+/* --- threads: all push and retire while one sweeps and counts ------------- */
 
 static struct pcp_lock drain_lock = PCP_LOCK_INIT(PCP_RANK_DRAIN);
 static atomic_uint running;

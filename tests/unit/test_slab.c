@@ -7,7 +7,7 @@
 
 #include "base/compiler.h"
 
-/* --- birth ----------------------------------------------------------------- */
+/* --- birth ---------------------------------------------------------------- */
 
 START_TEST(test_birth)
 {
@@ -143,7 +143,7 @@ START_TEST(test_no_memory)
 }
 END_TEST
 
-/* --- take and give against a model ----------------------------------------- */
+/* --- take and give against a model ---------------------------------------- */
 
 START_TEST(test_model)
 {
@@ -233,7 +233,7 @@ START_TEST(test_lost_swap)
 }
 END_TEST
 
-/* --- misuse ----------------------------------------------------------------- */
+/* --- misuse --------------------------------------------------------------- */
 
 static void give_twice(void *arg)
 {
@@ -320,7 +320,7 @@ START_TEST(test_corrupted)
 }
 END_TEST
 
-/* --- the first built one ----------------------------------------------------- */
+/* --- the first built one -------------------------------------------------- */
 
 static void set_built(struct pcp_slab *slab, uint32_t index)
 {
@@ -382,7 +382,7 @@ START_TEST(test_take_built)
 }
 END_TEST
 
-/* --- pointers of unknown origin ------------------------------------------------ */
+/* --- pointers of unknown origin ------------------------------------------- */
 
 static void expect_not_ours(const void *p)
 {
@@ -431,7 +431,7 @@ START_TEST(test_check)
 }
 END_TEST
 
-/* --- lists ------------------------------------------------------------------- */
+/* --- lists ---------------------------------------------------------------- */
 
 START_TEST(test_lists)
 {

@@ -13,7 +13,7 @@
 #include <sys/rseq.h>
 #endif
 
-/* --- pop and push ------------------------------------------------------------ */
+/* --- pop and push --------------------------------------------------------- */
 
 START_TEST(test_fresh_slot)
 {
@@ -87,7 +87,7 @@ START_TEST(test_many)
 }
 END_TEST
 
-/* --- commits ------------------------------------------------------------------- */
+/* --- commits -------------------------------------------------------------- */
 
 /* Objects at rest; the books cannot know of a sheaf in a test's hands. */
 static uint64_t hidden;
@@ -218,7 +218,7 @@ START_TEST(test_unhook)
 }
 END_TEST
 
-/* --- install ---------------------------------------------------------------------- */
+/* --- install -------------------------------------------------------------- */
 
 START_TEST(test_install)
 {
@@ -275,7 +275,7 @@ START_TEST(test_put_sheaf)
 }
 END_TEST
 
-/* --- in between --------------------------------------------------------------------------- */
+/* --- in between ----------------------------------------------------------- */
 
 /* What happens between two steps of a slow path. */
 enum event { MIGRATE, USE_HERE, DRAIN_FROM_THERE, EVENTS };
@@ -352,7 +352,7 @@ START_TEST(test_in_between)
 }
 END_TEST
 
-/* --- strays and locks ------------------------------------------------------------------------ */
+/* --- strays and locks ----------------------------------------------------- */
 
 #if PCP_HAVE_RSEQ
 static bool unregister(void)
@@ -458,7 +458,7 @@ START_TEST(test_locked_slot)
 }
 END_TEST
 
-/* --- threads -------------------------------------------------------------------------------------- */
+/* --- threads -------------------------------------------------------------- */
 
 static void churn(const struct worker *worker)
 {

@@ -5,7 +5,7 @@
 
 #include "slot_fixture.h"
 
-/* --- the order of refills and flushes ----------------------------------------------- */
+/* --- the order of refills and flushes ------------------------------------- */
 
 START_TEST(test_refill_order)
 {
@@ -94,7 +94,7 @@ START_TEST(test_no_flapping)
 }
 END_TEST
 
-/* --- without memory ------------------------------------------------------------------ */
+/* --- without memory ------------------------------------------------------- */
 
 START_TEST(test_no_sheaf)
 {
@@ -135,7 +135,7 @@ START_TEST(test_no_slab)
 }
 END_TEST
 
-/* --- the last resort -------------------------------------------------------------------- */
+/* --- the last resort ------------------------------------------------------ */
 
 static void push_there(void *arg)
 {
@@ -232,7 +232,7 @@ START_TEST(test_failing_constructor)
 }
 END_TEST
 
-/* --- other nodes ------------------------------------------------------------------------- */
+/* --- other nodes ---------------------------------------------------------- */
 
 static unsigned int node_of(const void *obj)
 {
@@ -280,7 +280,7 @@ static void setup_nodes(void)
 	setup();
 }
 
-/* --- the stock as a whole ---------------------------------------------------------------------- */
+/* --- the stock as a whole ------------------------------------------------- */
 
 START_TEST(test_init_fails)
 {
