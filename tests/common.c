@@ -314,8 +314,7 @@ void expect_child_abort(const struct child *child, ...)
 	const char *text;
 	va_list ap;
 
-	if (!WIFSIGNALED(child->status) ||
-	    WTERMSIG(child->status) != SIGABRT) {
+	if (!WIFSIGNALED(child->status) || WTERMSIG(child->status) != SIGABRT) {
 		describe(child);
 		fail_now("expected the child to abort");
 	}
@@ -329,7 +328,8 @@ void expect_child_abort(const struct child *child, ...)
 	va_end(ap);
 }
 
-/* --- the balance sheet ----------------------------------------------------- */
+/* --- the balance sheet -----------------------------------------------------
+ */
 
 static unsigned char pattern(const void *obj, size_t i)
 {
@@ -401,11 +401,11 @@ void sheet_balanced(struct sheet *sheet)
 
 	if (ok != dtor)
 		fail_now("built %llu, destructed %llu", ok, dtor);
-	expect_eq(ok + atomic_load(&sheet->failed),
-		  atomic_load(&sheet->calls));
+	expect_eq(ok + atomic_load(&sheet->failed), atomic_load(&sheet->calls));
 }
 
-/* --- owners ---------------------------------------------------------------- */
+/* --- owners ----------------------------------------------------------------
+ */
 
 static void change_owner(void *obj, uint64_t from, uint64_t to)
 {

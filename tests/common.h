@@ -52,45 +52,45 @@ _Noreturn void test_fail(const char *file, int line, const char *fmt, ...)
 
 #define fail_now(...) test_fail(__FILE__, __LINE__, __VA_ARGS__)
 
-#define expect(cond)                                                          \
-	do {                                                                  \
-		if (!(cond))                                                  \
-			fail_now("expected: %s", #cond);                      \
+#define expect(cond)                                                           \
+	do {                                                                   \
+		if (!(cond))                                                   \
+			fail_now("expected: %s", #cond);                       \
 	} while (0)
 
-#define expect_cmp(a, op, b)                                                  \
-	do {                                                                  \
-		const long long ea_ = (long long)(a);                         \
-		const long long eb_ = (long long)(b);                         \
-		if (!(ea_ op eb_))                                            \
-			fail_now("expected: %s %s %s, got %lld and %lld", #a, \
-				 #op, #b, ea_, eb_);                          \
+#define expect_cmp(a, op, b)                                                   \
+	do {                                                                   \
+		const long long ea_ = (long long)(a);                          \
+		const long long eb_ = (long long)(b);                          \
+		if (!(ea_ op eb_))                                             \
+			fail_now("expected: %s %s %s, got %lld and %lld", #a,  \
+				 #op, #b, ea_, eb_);                           \
 	} while (0)
 
 #define expect_eq(a, b) expect_cmp(a, ==, b)
 
-#define expect_errno(value)                                                   \
-	do {                                                                  \
-		const int ee_ = errno;                                        \
-		if (ee_ != (value))                                           \
-			fail_now("expected errno %s, got %d (%s)", #value,    \
-				 ee_, strerror(ee_));                         \
+#define expect_errno(value)                                                    \
+	do {                                                                   \
+		const int ee_ = errno;                                         \
+		if (ee_ != (value))                                            \
+			fail_now("expected errno %s, got %d (%s)", #value,     \
+				 ee_, strerror(ee_));                          \
 	} while (0)
 
 /* The call must return NULL and set errno to the value. */
-#define expect_refused(call, value)                                           \
-	do {                                                                  \
-		errno = 0;                                                    \
-		expect((call) == NULL);                                       \
-		expect_errno(value);                                          \
+#define expect_refused(call, value)                                            \
+	do {                                                                   \
+		errno = 0;                                                     \
+		expect((call) == NULL);                                        \
+		expect_errno(value);                                           \
 	} while (0)
 
 /* Ends the process as a skipped test. */
 _Noreturn void skip_test(const char *why);
 
-/* How much of a count to do: less where each step takes many times as long, that
- * is under a sanitizer that watches each access or a wrapper program. At least
- * 1. */
+/* How much of a count to do: less where each step takes many times as long,
+ * that is under a sanitizer that watches each access or a wrapper program. At
+ * least 1. */
 unsigned long scaled(unsigned long count);
 
 /* --- CPUs and threads --------------------------------------------------- */
@@ -167,7 +167,7 @@ struct sheet {
 	atomic_ullong fail_from;  /* calls after the k-th fail, while > 0 */
 	atomic_int error;	  /* what a failing call returns; 0: EXDEV */
 	size_t fill;
-	size_t clear; /* bytes to set to 0 */
+	size_t clear;	     /* bytes to set to 0 */
 	atomic_bool no_dtor; /* a destructor call is a failure now */
 };
 

@@ -55,7 +55,8 @@ typedef int (*pcpool_ctor_fn)(void *obj, void *arg);
  * Tear down one built object. Runs exactly once for each successful
  * constructor call, before the memory is released, without any pcpool lock
  * held, and only inside pcpool_cache_destroy(), pcpool_cache_shrink() and
- * pcpool_discard() (and in pcpool_free() with PCPOOL_DTOR_ON_FREE).
+ * pcpool_discard(); with PCPOOL_DTOR_ON_FREE also inside pcpool_free(),
+ * pcpool_free_bulk(), and pcpool_alloc_bulk() when it fails and gives back.
  */
 typedef void (*pcpool_dtor_fn)(void *obj, void *arg);
 
@@ -210,8 +211,7 @@ int pcpool_cache_shrink(struct pcpool_cache *cache);
  * Returns 0: every built object was destructed and the cache is gone. Or:
  *   EINVAL  cache is NULL;
  *   EBUSY   objects are out, or it was called from one of the cache's own
- *           callbacks; no destructor ran and the cache stays usable;
- *   an errno value of membarrier(2): as for EBUSY.
+ *           callbacks; no destructor ran and the cache stays usable.
  */
 int pcpool_cache_destroy(struct pcpool_cache *cache);
 

@@ -100,10 +100,15 @@ uint32_t pcpool_this_cpu_read_u32(void *ptr);
 uint64_t pcpool_percpu_sum_u64(void *ptr);
 uint32_t pcpool_percpu_sum_u32(void *ptr);
 
-/** Add to the caller's copy of *ptr, a 4- or 8-byte integer. ptr is a typed
- *  per-CPU pointer, for instance a uint64_t *. Evaluates each argument once. */
+/** Add to the caller's copy of *ptr, a 4- or 8-byte integer; anything else does
+ *  not compile. ptr is a typed per-CPU pointer, for instance a uint64_t *.
+ *  Evaluates each argument once. */
 #define pcpool_this_cpu_add(ptr, value)                                       \
-	(sizeof(*(ptr)) == 8                                                  \
+	((void)sizeof(char[sizeof(*(ptr) | 0) && (sizeof(*(ptr)) == 4 ||      \
+						  sizeof(*(ptr)) == 8)        \
+				   ? 1                                        \
+				   : -1]),                                    \
+	 sizeof(*(ptr)) == 8                                                  \
 		 ? pcpool_this_cpu_add_u64((ptr), (uint64_t)(value))          \
 		 : pcpool_this_cpu_add_u32(                                   \
 			   (ptr), (uint32_t)(value)))

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "base/atomic.h"
 #include "base/fork.h"
@@ -17,15 +18,15 @@ static struct pcp_lock fork_lock = PCP_LOCK_INIT(PCP_RANK_FORK);
 
 /* The libc calls the handlers twice per fork in a child of a process that was
  * forked in the middle of pcp_fork_init(): the outermost pair counts. */
-static pthread_t owner;
-static bool owned;
+static uintptr_t forker; /* pthread_self() of the thread that forks; 0: none. One
+			  * word, so that only that thread can take itself for
+			  * it. */
 static unsigned int depth;
 
 static bool held_by_me(void)
 {
 	/* Only this thread can have made itself the owner. */
-	return pcp_load(&owned) &&
-	       pthread_equal(pcp_load(&owner), pthread_self());
+	return pcp_load(&forker) == (uintptr_t)pthread_self();
 }
 
 PCP_NO_TSA static void prepare(void)
@@ -35,8 +36,7 @@ PCP_NO_TSA static void prepare(void)
 		return;
 	}
 	pcp_lock(&fork_lock);
-	pcp_store(&owner, pthread_self());
-	pcp_store(&owned, true);
+	pcp_store(&forker, (uintptr_t)pthread_self());
 	depth = 1;
 	for (int i = 0; i < PCP_FORK_COUNT; i++) {
 		const struct pcp_fork_ops *ops = pcp_load_acquire(&levels[i]);
@@ -64,7 +64,7 @@ PCP_NO_TSA static void parent(void)
 	if (--depth)
 		return;
 	finish(false);
-	pcp_store(&owned, false);
+	pcp_store(&forker, (uintptr_t)0);
 	pcp_unlock(&fork_lock);
 }
 
@@ -73,7 +73,7 @@ PCP_NO_TSA static void child(void)
 	if (--depth)
 		return;
 	finish(true);
-	pcp_store(&owned, false);
+	pcp_store(&forker, (uintptr_t)0);
 	pcp_lock_reinit(&fork_lock);
 }
 
@@ -86,6 +86,14 @@ void pcp_fork_register(enum pcp_fork_level level,
 	pcp_lock(&fork_lock);
 	pcp_store_release(&levels[level], ops);
 	pcp_unlock(&fork_lock);
+}
+
+/* Early, so that these handlers run outside of the application's, which may then
+ * call in: prepare handlers run in reverse order of registration. What loads
+ * this library later is too late for that. */
+__attribute__((constructor(101))) static void register_early(void)
+{
+	(void)pcp_fork_init();
 }
 
 PCP_NO_TSA void pcp_fork_hold(void)

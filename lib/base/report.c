@@ -6,6 +6,7 @@
 #include <config.h>
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -76,13 +77,15 @@ void pcp_warn(const char *fmt, ...)
 {
 	char buf[512];
 	size_t len;
-	int saved = errno;
+	int saved = errno, cancel;
 	va_list ap;
 
 	len = appendf(buf, sizeof(buf), 0, "pcpool: ");
 	va_start(ap, fmt);
 	len = append(buf, sizeof(buf), len, fmt, ap);
 	va_end(ap);
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
 	emit(buf, len);
+	pthread_setcancelstate(cancel, NULL);
 	errno = saved;
 }

@@ -43,31 +43,30 @@ PCP_API int pcpool_cache_destroy(struct pcpool_cache *cache)
 {
 	struct pcp_slab_link dead;
 	struct pcp_stock *stock;
-	int saved = errno, err;
+	int saved = errno;
 
 	if (!cache)
 		return EINVAL;
 	stock = &cache->stock;
-	if (stock->dying)
+	if (stock->dying || pcp_kind_busy_here(&stock->kind))
 		return EBUSY;
 	pcp_slabs_init(&dead);
-	err = pcp_stock_drain(stock, &dead);
-	if (!err)
-		pcp_stock_empty_barns(stock, &dead);
+	pcp_stock_drain_idle(stock, &dead);
+	pcp_stock_empty_barns(stock, &dead);
 	/* Slabs that flushing emptied; their destructors wait for the answer. */
 	pcp_stock_bury(stock, &dead, false);
-	if (!err && !idle(cache))
-		err = EBUSY;
-	if (!err) {
-		stock->dying = true;
-		pcp_stock_close(stock);
-		kill_all(&stock->kind);
-		/* Blocks that nobody may ever want again. */
-		if (pcp_registry_del(cache))
-			pcp_block_purge();
-		pcp_stock_destroy(stock);
-		pcp_meta_free(cache);
+	if (!idle(cache)) {
+		errno = saved;
+		return EBUSY;
 	}
+	stock->dying = true;
+	pcp_stock_close(stock);
+	kill_all(&stock->kind);
+	/* Blocks that nobody may ever want again. */
+	if (pcp_registry_del(cache))
+		pcp_block_purge();
+	pcp_stock_destroy(stock);
+	pcp_meta_free(cache);
 	errno = saved;
-	return err;
+	return 0;
 }

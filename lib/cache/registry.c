@@ -91,8 +91,10 @@ static void fork_parent(void)
 static void fork_child(void)
 {
 	pcp_store(&generation, generation + 1);
-	for (struct pcpool_cache *c = first; c; c = c->next)
+	for (struct pcpool_cache *c = first; c; c = c->next) {
 		pcp_stock_fork_child(&c->stock);
+		pcp_kind_fork_child(&c->stock.kind);
+	}
 	fork_release(RENEW);
 }
 

@@ -47,6 +47,10 @@ void pcp_init_slow(void)
 	/* The libc runs it anew in a child that was forked in the middle of it,
 	 * so every step above may be repeated. */
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
+	int cancel;
 
+	/* Reading files is full of cancellation points. */
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
 	pthread_once(&once, init_once);
+	pthread_setcancelstate(cancel, NULL);
 }

@@ -205,6 +205,9 @@ static void link_or_retire(struct pcp_node *node, struct pcp_slab *slab,
 		put_back(node, slab, dead);
 }
 
+/* The lock is taken in one turn of the loop and released after it, which the
+ * analysis cannot follow. */
+PCP_NO_TSA
 void pcp_node_give(struct pcp_node *node, const struct pcp_chain *chain,
 		   struct pcp_slab_link *dead)
 {

@@ -9,6 +9,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -150,9 +151,9 @@ static int write_all(int fd, const char *buf, size_t len)
 	return 0;
 }
 
-PCP_API int pcpool_print(int fd)
+static int print(int fd)
 {
-	int saved = errno, err;
+	int err;
 	char *buf = NULL;
 	struct text text;
 	size_t len = 0;
@@ -169,6 +170,17 @@ PCP_API int pcpool_print(int fd)
 	if (!err)
 		err = write_all(fd, buf, len);
 	free(buf);
+	return err;
+}
+
+PCP_API int pcpool_print(int fd)
+{
+	int saved = errno, err, cancel;
+
+	/* A cancelled write would leave the text behind. */
+	pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &cancel);
+	err = print(fd);
+	pthread_setcancelstate(cancel, NULL);
 	errno = saved;
 	return err;
 }

@@ -104,7 +104,8 @@ void pcp_cache_stats(struct pcpool_cache *cache, struct pcpool_cache_stats *s)
 	for (size_t i = 0; i < PCP_ARRAY_SIZE(events); i++)
 		*(uint64_t *)(void *)((char *)s + events[i].offset) =
 			pcp_stat_sum(&stock->kind.stat, events[i].id);
-	s->built = s->ctor_ok - s->dtor;
+	/* Read one after the other while threads run: never below nothing. */
+	s->built = s->ctor_ok > s->dtor ? s->ctor_ok - s->dtor : 0;
 	s->metadata_bytes = metadata(stock, &book);
 }
 

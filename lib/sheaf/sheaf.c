@@ -33,6 +33,8 @@ void pcp_sheaf_end(struct pcp_sheaf *sheaf, struct pcp_stat *stat)
 {
 	uint64_t allocs, frees;
 
+	/* Not one store: a child forked by another thread between these lines
+	 * has its books off by what the sheaf counted (doc/design.md, "Fork"). */
 	pcp_sheaf_counts(sheaf, &allocs, &frees);
 	pcp_store(&sheaf->base, -1);
 	pcp_store(&sheaf->word, (uint64_t)pcp_sheaf_size(sheaf));

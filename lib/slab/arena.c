@@ -43,8 +43,8 @@
 #define WORD_BITS 64U
 
 struct arena {
-	struct arena *next; /* of the same node */
-	struct arena **link;
+	struct arena *next; /* of the same node, with a free cell */
+	struct arena **link; /* NULL: it has none and is not listed */
 	unsigned int node;
 	unsigned int used;    /* cells taken, the header's included */
 	size_t committed;     /* usable bytes from the start; read without the
@@ -70,7 +70,7 @@ _Static_assert(PCP_BLOCK_MAX == PCP_BLOCK_MIN << (ORDERS - 1), "orders");
 static struct pcp_lock arena_lock = PCP_LOCK_INIT(PCP_RANK_ARENA);
 static struct arena *arenas[PCP_OPTION_NODES_MAX];
 static unsigned int empty_arenas[PCP_OPTION_NODES_MAX];
-static uint64_t block_bytes, idle_bytes;
+static uint64_t block_bytes, idle_bytes, nr_arenas;
 static struct idle *newest, *oldest;
 static struct idle *idle_blocks[PCP_OPTION_NODES_MAX][ORDERS];
 
@@ -133,6 +133,27 @@ static int arena_commit(struct arena *arena, size_t end)
 	return err;
 }
 
+/* CONTEXT: arena_lock held. */
+static void arena_link(struct arena *arena)
+{
+	struct arena **head = &arenas[arena->node];
+
+	arena->next = *head;
+	if (arena->next)
+		arena->next->link = &arena->next;
+	arena->link = head;
+	*head = arena;
+}
+
+/* CONTEXT: arena_lock held. */
+static void arena_unlink(struct arena *arena)
+{
+	*arena->link = arena->next;
+	if (arena->next)
+		arena->next->link = arena->link;
+	arena->link = NULL;
+}
+
 /* CONTEXT: arena_lock held. NULL when nothing of that order is free. */
 static void *arena_take(struct arena *arena, unsigned int order)
 {
@@ -149,33 +170,13 @@ static void *arena_take(struct arena *arena, unsigned int order)
 			empty_arenas[arena->node]--;
 		cells_mark(arena, cell, count, true);
 		arena->used += (unsigned int)count;
+		if (arena->used == CELLS)
+			arena_unlink(arena);
 		arena->hint[order] = (uint32_t)(cell + count);
 		return (char *)arena + (cell << CELL_SHIFT);
 	}
 	arena->hint[order] = (uint32_t)CELLS;
 	return NULL;
-}
-
-/* CONTEXT: arena_lock held. */
-static void arena_link(struct arena *arena)
-{
-	struct arena **head = &arenas[arena->node];
-
-	arena->next = *head;
-	if (arena->next)
-		arena->next->link = &arena->next;
-	arena->link = head;
-	*head = arena;
-	empty_arenas[arena->node]++;
-}
-
-/* CONTEXT: arena_lock held. */
-static void arena_unlink(struct arena *arena)
-{
-	*arena->link = arena->next;
-	if (arena->next)
-		arena->next->link = arena->link;
-	empty_arenas[arena->node]--;
 }
 
 /* A new arena nobody sees yet; no lock held. */
@@ -219,6 +220,8 @@ static void arena_destroy(struct arena *arena)
 	pcp_or(word, bit);
 	pcp_lock(&arena_lock);
 	arena_link(arena);
+	empty_arenas[arena->node]++;
+	nr_arenas++;
 	pcp_unlock(&arena_lock);
 }
 
@@ -343,6 +346,8 @@ void *pcp_block_alloc(size_t size, unsigned int node)
 	block = take_any(order, node);
 	if (!block && arena) {
 		arena_link(arena);
+		empty_arenas[node]++;
+		nr_arenas++;
 		arena = NULL;
 		block = take_any(order, node);
 	}
@@ -365,6 +370,8 @@ static void release(struct idle *block)
 	pcp_lock(&arena_lock);
 	cells_mark(arena, cell, size >> CELL_SHIFT, false);
 	arena->used -= (unsigned int)(size >> CELL_SHIFT);
+	if (!arena->link)
+		arena_link(arena);
 	for (unsigned int order = 0; order < ORDERS; order++) {
 		uint32_t start = (uint32_t)(cell >> order << order);
 
@@ -375,8 +382,11 @@ static void release(struct idle *block)
 	if (arena->used == 1)
 		empty_arenas[arena->node]++;
 	surplus = arena->used == 1 && empty_arenas[arena->node] > 1;
-	if (surplus)
+	if (surplus) {
 		arena_unlink(arena);
+		empty_arenas[arena->node]--;
+		nr_arenas--;
+	}
 	pcp_unlock(&arena_lock);
 	if (surplus)
 		arena_destroy(arena);
@@ -451,9 +461,7 @@ void pcp_block_sum(struct pcp_block_sum *sum)
 	pcp_lock(&arena_lock);
 	sum->bytes = block_bytes;
 	sum->idle = idle_bytes;
-	for (unsigned int node = 0; node < PCP_OPTION_NODES_MAX; node++)
-		for (struct arena *a = arenas[node]; a; a = a->next)
-			sum->arenas++;
+	sum->arenas = nr_arenas;
 	pcp_unlock(&arena_lock);
 }
 

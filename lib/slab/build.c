@@ -6,7 +6,59 @@
 #include "slab/build.h"
 #include "slab/check.h"
 
-int pcp_build(struct pcp_slab *slab, uint32_t index)
+/* Around callbacks: who runs them, for a destroy that is called from one. Once
+ * per batch, slab or discarded object. */
+static void busy_begin(struct pcp_kind *kind, struct pcp_busy *busy)
+{
+	pcp_assert_unlocked();
+	busy->thread = pthread_self();
+	pcp_lock(&kind->slabs_lock);
+	busy->next = kind->busy;
+	busy->link = &kind->busy;
+	if (busy->next)
+		busy->next->link = &busy->next;
+	kind->busy = busy;
+	pcp_unlock(&kind->slabs_lock);
+}
+
+static void busy_end(struct pcp_kind *kind, struct pcp_busy *busy)
+{
+	pcp_lock(&kind->slabs_lock);
+	*busy->link = busy->next;
+	if (busy->next)
+		busy->next->link = busy->link;
+	pcp_unlock(&kind->slabs_lock);
+}
+
+bool pcp_kind_busy_here(struct pcp_kind *kind)
+{
+	bool here = false;
+
+	pcp_lock(&kind->slabs_lock);
+	for (struct pcp_busy *busy = kind->busy; busy; busy = busy->next)
+		here |= pthread_equal(busy->thread, pthread_self()) != 0;
+	pcp_unlock(&kind->slabs_lock);
+	return here;
+}
+
+void pcp_kind_fork_child(struct pcp_kind *kind)
+{
+	struct pcp_busy **link = &kind->busy, *busy;
+
+	/* The others' stacks may be used again. */
+	while ((busy = *link)) {
+		if (pthread_equal(busy->thread, pthread_self())) {
+			busy->link = link;
+			link = &busy->next;
+		} else {
+			*link = busy->next;
+		}
+	}
+}
+
+/* Construct an object the caller owns unless it is built. 0, or the errno
+ * value of its constructor. */
+static int build(struct pcp_slab *slab, uint32_t index)
 {
 	struct pcp_kind *kind = slab->kind;
 	int err = 0;
@@ -28,7 +80,7 @@ int pcp_build(struct pcp_slab *slab, uint32_t index)
 	return 0;
 }
 
-void pcp_unbuild(struct pcp_slab *slab, uint32_t index)
+static void unbuild(struct pcp_slab *slab, uint32_t index)
 {
 	struct pcp_kind *kind = slab->kind;
 
@@ -45,13 +97,27 @@ void pcp_unbuild(struct pcp_slab *slab, uint32_t index)
 		kind->dtor(pcp_slab_object(slab, index), kind->arg);
 }
 
+void pcp_unbuild(struct pcp_slab *slab, uint32_t index)
+{
+	struct pcp_kind *kind = slab->kind;
+	struct pcp_busy busy;
+
+	if (!kind->layout.built)
+		return;
+	busy_begin(kind, &busy);
+	unbuild(slab, index);
+	busy_end(kind, &busy);
+}
+
 size_t pcp_build_many(struct pcp_kind *kind, size_t n, void **objs, int *err)
 {
+	struct pcp_busy busy;
 	size_t good = 0;
 
 	*err = 0;
 	if (!kind->layout.built)
 		return n;
+	busy_begin(kind, &busy);
 	for (size_t i = 0; i < n; i++) {
 		void *obj = objs[i];
 		struct pcp_slab *slab = pcp_slab_of(kind, obj);
@@ -63,13 +129,14 @@ size_t pcp_build_many(struct pcp_kind *kind, size_t n, void **objs, int *err)
 			if (!pcp_is_built(slab, index))
 				continue;
 		} else {
-			*err = pcp_build(slab, index);
+			*err = build(slab, index);
 			if (*err)
 				continue;
 		}
 		objs[i] = objs[good];
 		objs[good++] = obj;
 	}
+	busy_end(kind, &busy);
 	return good;
 }
 
@@ -86,11 +153,17 @@ void pcp_slab_kill(struct pcp_slab *slab)
 	while (!pcp_cas(&slab->word, &word,
 			pcp_word_next(word, PCP_INDEX_END, n)))
 		;
-	for (uint32_t i = 0; kind->layout.built && i < n; i++) {
+	if (kind->layout.built) {
+		struct pcp_busy busy;
+
+		busy_begin(kind, &busy);
 		/* Marked as out is what another thread of the parent had when
 		 * this child was forked: its state is not known. */
-		if (pcp_likely(pcp_load(&slab->next[i]) != PCP_INDEX_OUT))
-			pcp_unbuild(slab, i);
+		for (uint32_t i = 0; i < n; i++)
+			if (pcp_likely(pcp_load(&slab->next[i]) !=
+				       PCP_INDEX_OUT))
+				unbuild(slab, i);
+		busy_end(kind, &busy);
 	}
 	pcp_slab_release(slab);
 }

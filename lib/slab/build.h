@@ -11,10 +11,6 @@
 
 #include "slab/slab.h"
 
-/* Construct an object the caller owns unless it is built. 0, or the errno
- * value of its constructor. No lock held. */
-int pcp_build(struct pcp_slab *slab, uint32_t index);
-
 /* Destruct an object the caller owns, if it is built. No lock held. */
 void pcp_unbuild(struct pcp_slab *slab, uint32_t index);
 
@@ -31,6 +27,12 @@ void pcp_slab_kill(struct pcp_slab *slab);
 
 /* The same for a private list of slabs. */
 void pcp_slabs_kill(struct pcp_slab_link *dead);
+
+/* Whether the caller is inside a callback of this cache. Takes the slabs lock. */
+bool pcp_kind_busy_here(struct pcp_kind *kind);
+
+/* CONTEXT: slabs lock held, in a forked child: forget all other threads. */
+void pcp_kind_fork_child(struct pcp_kind *kind);
 
 /* Built objects of a slab that are marked as out: what pcp_slab_kill() would not
  * destruct. */

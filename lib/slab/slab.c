@@ -234,13 +234,19 @@ void *pcp_slab_take_built(struct pcp_slab *slab, struct pcp_chain *rest,
 
 	*rest = (struct pcp_chain){ .slab = slab };
 	*full = false;
+	/* Nothing was taken or given since a search in vain: an outage does not
+	 * walk every list for each allocation that fails. */
+	if (pcp_word_tag(word) == slab->barren)
+		return NULL;
 	for (; left && target != PCP_INDEX_END; left--) {
 		if (pcp_is_built(slab, target))
 			break;
 		target = follow(slab, target);
 	}
-	if (!left || target == PCP_INDEX_END)
+	if (!left || target == PCP_INDEX_END) {
+		slab->barren = pcp_word_tag(word);
 		return NULL;
+	}
 	index = take_up_to(slab, target, full);
 	while (index != target) {
 		uint32_t next = follow(slab, index);

@@ -45,6 +45,8 @@ struct pcp_slab {
 	struct pcp_kind *kind;	    /* whose it is */
 	uint16_t node;		    /* memory node */
 	bool on_list;		    /* linked in the node's partial list */
+	uint32_t barren;	    /* tag of the word when a search found no
+				     * built object here; under list_lock */
 	struct pcp_slab_link list;  /* partial list, death queue, or a private
 				     * list of whoever holds the slab */
 	struct pcp_slab_link all;   /* every slab of the cache */
@@ -53,6 +55,12 @@ struct pcp_slab {
 
 _Static_assert(offsetof(struct pcp_slab, next) == PCP_SLAB_HEADER,
 	       "layout.h reserves the header");
+
+/* A thread that runs callbacks of a cache, on its stack. */
+struct pcp_busy {
+	struct pcp_busy *next, **link;
+	pthread_t thread;
+};
 
 /* What the slabs of one cache have in common: shape, callbacks, books. */
 struct pcp_kind {
@@ -65,10 +73,11 @@ struct pcp_kind {
 	const char *name;
 	uint64_t random; /* seed of the next slab's shuffle */
 	struct pcp_stat stat;
-	/* Rank PCP_RANK_SLABS, a leaf. Guards all and nr_slabs. */
+	/* Rank PCP_RANK_SLABS, a leaf. Guards all, nr_slabs and busy. */
 	struct pcp_lock slabs_lock;
 	struct pcp_slab_link all;
 	uint64_t nr_slabs;
+	struct pcp_busy *busy; /* threads inside callbacks */
 };
 
 /* Private lists of slabs. */
@@ -114,6 +123,11 @@ static inline uint32_t pcp_word_head(uint64_t word)
 static inline uint32_t pcp_word_inuse(uint64_t word)
 {
 	return (uint32_t)(word >> 16 & 0xffff);
+}
+
+static inline uint32_t pcp_word_tag(uint64_t word)
+{
+	return (uint32_t)(word >> 32);
 }
 
 static inline uint64_t pcp_word_next(uint64_t word, uint32_t head,

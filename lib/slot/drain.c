@@ -60,11 +60,27 @@ static void drain_locked_slot(struct pcp_stock *stock, struct pcp_slot *slot,
 	pcp_slot_unlock(slot);
 }
 
-static bool in_use(struct pcp_slot *slot)
+/* Which slots a drain bothers with. One that becomes used just now is as good as
+ * one that is used later. */
+enum reach { USED, STOCKED };
+
+/* CONTEXT: drain_lock held, so that a sheaf seen is not freed. */
+static bool has_objects(struct pcp_sheaf *sheaf)
 {
-	/* A slot that becomes used just now is as good as one used later. */
-	return pcp_load(&slot->main) != PCP_EMPTY || pcp_load(&slot->spare) ||
-	       pcp_load(&slot->rcu);
+	return sheaf && pcp_sheaf_size(sheaf);
+}
+
+static bool in_reach(struct pcp_slot *slot, enum reach reach)
+{
+	struct pcp_sheaf *main = pcp_load_acquire(&slot->main);
+	struct pcp_sheaf *spare = pcp_load_acquire(&slot->spare);
+	struct pcp_sheaf *rcu = pcp_load_acquire(&slot->rcu);
+
+	if (main == PCP_CLOSED)
+		return false;
+	if (reach == USED)
+		return main != PCP_EMPTY || spare || rcu;
+	return has_objects(main) || has_objects(spare) || has_objects(rcu);
 }
 
 /* The second half for a slot whose main was `old` when it was closed, after the
@@ -117,8 +133,8 @@ static int drain_slot(struct pcp_stock *stock, unsigned int index,
 
 /* CONTEXT: drain_lock held. All slots in use are closed, one fence serves them
  * all, and those a local commit won are drained singly. */
-static int drain_slots(struct pcp_stock *stock, struct pcp_sheaf **old,
-		       struct haul *haul)
+static int drain_slots(struct pcp_stock *stock, enum reach reach,
+		       struct pcp_sheaf **old, struct haul *haul)
 {
 	int fence, err = 0;
 
@@ -126,9 +142,8 @@ static int drain_slots(struct pcp_stock *stock, struct pcp_sheaf **old,
 		struct pcp_slot *slot = &stock->slots[i];
 
 		old[i] = NULL;
-		if (!in_use(slot) || pcp_load(&slot->main) == PCP_CLOSED)
-			continue;
-		old[i] = pcp_xchg(&slot->main, PCP_CLOSED);
+		if (in_reach(slot, reach))
+			old[i] = pcp_xchg(&slot->main, PCP_CLOSED);
 	}
 	PCP_HOOK(PCP_HOOK_DRAIN_CLOSED);
 	fence = pcp_fence_all();
@@ -152,26 +167,26 @@ static int drain_slots(struct pcp_stock *stock, struct pcp_sheaf **old,
 	return fence ? fence : err;
 }
 
-static unsigned int count_used(struct pcp_stock *stock, unsigned int *last)
+static unsigned int count_reach(struct pcp_stock *stock, enum reach reach,
+				unsigned int *last)
 {
-	unsigned int used = 0;
+	unsigned int count = 0;
 
 	for (unsigned int i = 0; i < pcp_index.nr_ids; i++) {
-		struct pcp_slot *slot = &stock->slots[i];
-
-		if (!in_use(slot) || pcp_load(&slot->main) == PCP_CLOSED)
+		if (!in_reach(&stock->slots[i], reach))
 			continue;
-		used++;
+		count++;
 		*last = i;
 	}
-	return used;
+	return count;
 }
 
 /* CONTEXT: drain_lock held. */
-static int drain_rseq(struct pcp_stock *stock, struct haul *haul)
+static int drain_rseq(struct pcp_stock *stock, enum reach reach,
+		      struct haul *haul)
 {
-	struct pcp_sheaf *few[64], **old = few;
-	unsigned int last = 0, used = count_used(stock, &last);
+	struct pcp_sheaf *few[64] = { NULL }, **old = few;
+	unsigned int last = 0, used = count_reach(stock, reach, &last);
 	int err = 0;
 
 	if (used == 1)
@@ -180,13 +195,13 @@ static int drain_rseq(struct pcp_stock *stock, struct haul *haul)
 		old = pcp_meta_alloc(pcp_index.nr_ids * sizeof(*old),
 				     sizeof(*old));
 	if (used && old) {
-		err = drain_slots(stock, old, haul);
+		err = drain_slots(stock, reach, old, haul);
 	} else if (used) {
 		/* No memory to remember all at once: one fence each. */
 		for (unsigned int i = 0; i < pcp_index.nr_ids; i++) {
 			int err1 = 0;
 
-			if (in_use(&stock->slots[i]))
+			if (in_reach(&stock->slots[i], reach))
 				err1 = drain_slot(stock, i, haul);
 			err = err1 ? err1 : err;
 		}
@@ -196,11 +211,26 @@ static int drain_rseq(struct pcp_stock *stock, struct haul *haul)
 	return err;
 }
 
+/* CONTEXT: drain_lock held. Still under it, so that another failing allocation
+ * that waits for this drain finds the objects in their slabs. No callback runs:
+ * slabs that die are collected. */
+static void unload(struct pcp_stock *stock, struct haul *haul,
+		   struct pcp_slab_link *dead)
+{
+	struct pcp_sheaf *next;
+
+	for (; haul->first; haul->first = next) {
+		next = pcp_sheaf_tail(haul->first)->next;
+		pcp_stock_flush(stock, haul->first, dead);
+		pcp_sheaf_retire(&stock->sheaves, haul->first);
+	}
+}
+
 /* CONTEXT: drain_lock held. */
-static int drain_all(struct pcp_stock *stock, struct pcp_slab_link *dead)
+static int drain_all(struct pcp_stock *stock, enum reach reach,
+		     struct pcp_slab_link *dead)
 {
 	struct haul haul = { NULL };
-	struct pcp_sheaf *next;
 	int err = 0;
 
 	if (stock->bypass || stock->dying)
@@ -208,18 +238,11 @@ static int drain_all(struct pcp_stock *stock, struct pcp_slab_link *dead)
 	pcp_store_release(&stock->drains, stock->drains + 1);
 	pcp_stat_inc(&stock->kind.stat, PCP_STAT_DRAIN);
 	if (pcp_index.rseq)
-		err = drain_rseq(stock, &haul);
+		err = drain_rseq(stock, reach, &haul);
 	else
 		for (unsigned int i = 0; i < pcp_index.nr_ids; i++)
 			drain_locked_slot(stock, &stock->slots[i], &haul);
-	/* Still under the lock, so that another failing allocation that waited
-	 * for this drain finds the objects in their slabs. No callback runs:
-	 * slabs that die are collected. */
-	for (; haul.first; haul.first = next) {
-		next = pcp_sheaf_tail(haul.first)->next;
-		pcp_stock_flush(stock, haul.first, dead);
-		pcp_sheaf_retire(&stock->sheaves, haul.first);
-	}
+	unload(stock, &haul, dead);
 	return err;
 }
 
@@ -228,9 +251,30 @@ int pcp_stock_drain(struct pcp_stock *stock, struct pcp_slab_link *dead)
 	int err;
 
 	pcp_lock(&stock->drain_lock);
-	err = drain_all(stock, dead);
+	err = drain_all(stock, USED, dead);
 	pcp_unlock(&stock->drain_lock);
 	return err;
+}
+
+void pcp_stock_drain_idle(struct pcp_stock *stock, struct pcp_slab_link *dead)
+{
+	struct haul haul = { NULL };
+
+	pcp_lock(&stock->drain_lock);
+	for (unsigned int i = 0; !stock->bypass && i < pcp_index.nr_ids; i++) {
+		struct pcp_slot *slot = &stock->slots[i];
+
+		if (!pcp_index.rseq) {
+			drain_locked_slot(stock, slot, &haul);
+		} else if (in_reach(slot, USED)) {
+			/* What others did here happened before this call, or
+			 * the caller broke the rule. */
+			take_sheaves(stock, slot, slot->main, &haul);
+			pcp_store_release(&slot->main, PCP_EMPTY);
+		}
+	}
+	unload(stock, &haul, dead);
+	pcp_unlock(&stock->drain_lock);
 }
 
 int pcp_stock_drain_shared(struct pcp_stock *stock, uint64_t seen,
@@ -240,7 +284,7 @@ int pcp_stock_drain_shared(struct pcp_stock *stock, uint64_t seen,
 
 	pcp_lock(&stock->drain_lock);
 	if (stock->drains == seen)
-		err = drain_all(stock, dead);
+		err = drain_all(stock, STOCKED, dead);
 	pcp_unlock(&stock->drain_lock);
 	return err;
 }

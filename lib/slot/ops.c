@@ -3,7 +3,9 @@
 #include <config.h>
 
 #include <sched.h>
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "slot/ops.h"
 
@@ -48,7 +50,9 @@ void pcp_slot_lock(struct pcp_slot *slot)
 		if (i < 16)
 			sched_yield();
 		else
-			nanosleep(&pause, NULL);
+			/* Not the libc's, which is a cancellation point: the
+			 * caller holds the drain lock. */
+			(void)syscall(SYS_nanosleep, &pause, NULL);
 	}
 }
 

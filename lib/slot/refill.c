@@ -12,7 +12,7 @@
 #include "slot/ops.h"
 
 /* Looks beyond the first two before an allocation fails. */
-#define SEARCH_AGAIN 3
+#define SEARCH_AGAIN 1
 
 /* Objects of one node into objs[]: from partial slabs as many as there are, up
  * to max; only when there are none from a waiting slab, only then from a new
@@ -63,7 +63,7 @@ static uint32_t fill(struct pcp_stock *stock, unsigned int node, uint32_t max,
 	return built;
 }
 
-/* A sheaf that holds objects, from the barn. */
+/* A sheaf that holds objects, from the barn, to be hooked. */
 static struct pcp_sheaf *from_barn(struct pcp_barn *barn)
 {
 	struct pcp_sheaf *sheaf = pcp_barn_get_full(barn);
@@ -146,10 +146,13 @@ void *pcp_slot_alloc_slow(struct pcp_stock *stock, int *err)
 /* One object of a barn's sheaf, which goes back less that one. */
 static void *alloc_from_barn(struct pcp_stock *stock, unsigned int node)
 {
-	struct pcp_sheaf *sheaf = from_barn(&stock->barns[node]);
+	/* The partial one first, for what is left becomes the partial one. */
+	struct pcp_sheaf *sheaf = pcp_barn_get_partial(&stock->barns[node]);
 	struct pcp_slab_link dead;
 	void *obj;
 
+	if (!sheaf)
+		sheaf = pcp_barn_get_full(&stock->barns[node]);
 	if (!sheaf)
 		return NULL;
 	obj = pcp_sheaf_pop(sheaf);

@@ -103,7 +103,11 @@ void pcp_stock_flush(struct pcp_stock *stock, struct pcp_sheaf *sheaf,
  * not be fenced; what could be emptied was. */
 int pcp_stock_drain(struct pcp_stock *stock, struct pcp_slab_link *dead);
 
-/* The same unless one began after the caller read `seen` from stock->drains,
+/* The same for a cache that nobody else uses, which takes no fence. */
+void pcp_stock_drain_idle(struct pcp_stock *stock, struct pcp_slab_link *dead);
+
+/* The same as pcp_stock_drain() for slots that seem to hold objects, unless one
+ * began after the caller read `seen` from stock->drains,
  * before it looked elsewhere: what slots held then has been moved. */
 int pcp_stock_drain_shared(struct pcp_stock *stock, uint64_t seen,
 			   struct pcp_slab_link *dead);

@@ -72,14 +72,14 @@ static void one_shape(size_t size, size_t align)
 START_TEST(test_sizes_and_alignments)
 {
 	static const size_t sizes[] = {
-		1,    2,    3,	  5,	8,    13,    16,    31,	   32,	  33,
-		63,   64,   65,	  100,	128,  129,   255,   256,   500,	  1000,
-		1024, 2047, 2048, 3000, 4095, 4096,  4097,  8192,  10000, 16384,
-		32769,65535, 65536, 65537, 131072, 262144, 524287, 524288,
-		1048575, 1048576,
+		1,     2,     3,      5,      8,      13,     16,      31,
+		32,    33,    63,     64,     65,     100,    128,     129,
+		255,   256,   500,    1000,   1024,   2047,   2048,    3000,
+		4095,  4096,  4097,   8192,   10000,  16384,  32769,   65535,
+		65536, 65537, 131072, 262144, 524287, 524288, 1048575, 1048576,
 	};
-	static const size_t aligns[] = { 0, 1, 2, 8, 16, 64, 256, 4096,
-					 65536, 1 << 20, 1 << 21 };
+	static const size_t aligns[] = { 0,   1,    2,	   8,	    16,	    64,
+					 256, 4096, 65536, 1 << 20, 1 << 21 };
 
 	for (size_t i = 0; i < COUNT(sizes); i++)
 		for (size_t j = 0; j < COUNT(aligns); j++)
@@ -138,8 +138,8 @@ END_TEST
 /* Fill a whole slab and look at the addresses: the counted objects fit. */
 START_TEST(test_a_slab_holds_what_it_says)
 {
-	static const size_t sizes[] = { 1, 8, 24, 32, 100, 512, 1000, 4096,
-					20000, 70000 };
+	static const size_t sizes[] = { 1,   8,	   24,	 32,	100,
+					512, 1000, 4096, 20000, 70000 };
 
 	for (size_t s = 0; s < COUNT(sizes); s++) {
 		struct pcpool_cache *cache =

@@ -58,7 +58,7 @@ static void sizes_of(unsigned int capacity, unsigned int flags, size_t size)
 	struct pcpool_cache *cache =
 		sheet_cache_of("sizes", size, &sheet, flags, capacity);
 	size_t cap = stats_of(cache).sheaf_capacity;
-	const size_t counts[] = { 1,	   2,	    cap - 1, cap, cap + 1,
+	const size_t counts[] = { 1,	   2,	    cap - 1,	  cap, cap + 1,
 				  2 * cap, 3 * cap, 10 * cap + 3, 777 };
 
 	for (size_t c = 0; c < sizeof(counts) / sizeof(counts[0]); c++) {

@@ -86,7 +86,11 @@ static void extreme(unsigned int capacity, size_t size, unsigned int partial,
 START_TEST(case_SHF_11_extremes)
 {
 	static const unsigned int capacities[] = {
-		0, 1, 2, 3, PCPOOL_SHEAF_CAPACITY_MAX - 1,
+		0,
+		1,
+		2,
+		3,
+		PCPOOL_SHEAF_CAPACITY_MAX - 1,
 		PCPOOL_SHEAF_CAPACITY_MAX
 	};
 	static const unsigned int partials[] = { 0, 1, 65535 };

@@ -17,8 +17,8 @@
 
 /* What a child leaves for its parent. */
 struct note {
-	const void *object;	/* the one to be reported */
-	atomic_bool survived;	/* the offending call returned */
+	const void *object;   /* the one to be reported */
+	atomic_bool survived; /* the offending call returned */
 };
 
 static struct note *note;
@@ -51,7 +51,8 @@ static void bad_discard(void *obj)
 	atomic_store(&note->survived, true);
 }
 
-/* --- the cases --------------------------------------------------------------- */
+/* --- the cases ---------------------------------------------------------------
+ */
 
 static void twice_at_once(void)
 {
@@ -283,7 +284,8 @@ static void after_its_slab_is_gone(void)
 	bad_free(obj);
 }
 
-/* --- running them --------------------------------------------------------------- */
+/* --- running them
+ * --------------------------------------------------------------- */
 
 struct misuse {
 	const char *name;
@@ -291,7 +293,10 @@ struct misuse {
 };
 
 static const struct misuse misuses[] = {
-#define CASE(fn) { #fn, fn }
+#define CASE(fn)                                                               \
+	{                                                                      \
+#fn, fn                                                        \
+	}
 	CASE(twice_at_once),
 	CASE(twice_with_three_between),
 	CASE(twice_with_many_between),

@@ -30,9 +30,17 @@ END_TEST
 
 START_TEST(test_refuses_alignments)
 {
-	static const size_t bad[] = { 3, 6, 7, 12, 24, 4095, 4097,
-				      PCPOOL_ALIGN_MAX - 1, PCPOOL_ALIGN_MAX + 1,
-				      PCPOOL_ALIGN_MAX * 2, (size_t)1 << 63,
+	static const size_t bad[] = { 3,
+				      6,
+				      7,
+				      12,
+				      24,
+				      4095,
+				      4097,
+				      PCPOOL_ALIGN_MAX - 1,
+				      PCPOOL_ALIGN_MAX + 1,
+				      PCPOOL_ALIGN_MAX * 2,
+				      (size_t)1 << 63,
 				      SIZE_MAX };
 
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
@@ -85,7 +93,7 @@ END_TEST
 START_TEST(test_refuses_attr_sizes)
 {
 	const size_t right = sizeof(struct pcpool_cache_attr);
-	const size_t bad[] = { 0,	  1,	     8,	       right - 1,
+	const size_t bad[] = { 0,	  1,	     8,		right - 1,
 			       right + 1, right + 8, right * 2, SIZE_MAX };
 
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
@@ -199,10 +207,10 @@ END_TEST
 START_TEST(case_SHF_15_hostile_names)
 {
 	static const char *const names[] = {
-		"%s%n%s%n%d",	   "new\nline", "quo\"te", "back\\slash",
-		"\x1b[31mred",	   "tab\there", "\x7f",	   "\r",
-		"a\n\n\n\"b\" 1 2", " ",	"'",	   "{\"x\":1}",
-		"\xff\xfe",	   "\\",	"\"",	   "ends in \\",
+		"%s%n%s%n%d",	    "new\nline", "quo\"te", "back\\slash",
+		"\x1b[31mred",	    "tab\there", "\x7f",    "\r",
+		"a\n\n\n\"b\" 1 2", " ",	 "'",	    "{\"x\":1}",
+		"\xff\xfe",	    "\\",	 "\"",	    "ends in \\",
 	};
 	struct pcpool_cache *cache = pcpool_cache_create("tame", 64, NULL);
 	char *text = printed();
@@ -240,8 +248,8 @@ START_TEST(test_many_caches)
 
 	rng_seed(&rng, 1);
 	for (int i = 0; i < MANY; i++) {
-		caches[i] = pcpool_cache_create("many", 1 + rng_below(&rng, 900),
-						NULL);
+		caches[i] = pcpool_cache_create("many",
+						1 + rng_below(&rng, 900), NULL);
 		expect(caches[i]);
 		for (int j = 0; j < 3; j++)
 			pcpool_free(caches[i], must_alloc(caches[i]));

@@ -33,8 +33,9 @@ END_TEST
 /* The errno is exactly what the constructor said. */
 START_TEST(test_errno_is_the_constructors)
 {
-	static const int errors[] = { EPERM, EAGAIN, ENOMEM, EINVAL, ESHUTDOWN,
-				      EDQUOT, EOWNERDEAD, 4095, 200000 };
+	static const int errors[] = { EPERM,	  EAGAIN,    ENOMEM,
+				      EINVAL,	  ESHUTDOWN, EDQUOT,
+				      EOWNERDEAD, 4095,	     200000 };
 
 	for (size_t i = 0; i < COUNT(errors); i++) {
 		struct sheet sheet = { .fail_from = 1, .error = errors[i] };
@@ -134,8 +135,9 @@ static void every_kth_fails(size_t size, unsigned int k, unsigned int capacity,
 		for (size_t i = 0; i < take.n; i++)
 			sheet_pattern_check(take.objs[i], size);
 		while (round % 2 && take.n > 20)
-			expect_eq(pcpool_discard(take.cache,
-						 take.objs[--take.n]), 0);
+			expect_eq(
+				pcpool_discard(take.cache, take.objs[--take.n]),
+				0);
 		if (round % 3 == 2)
 			give_all(&take);
 		if (round % 4 == 3)
@@ -275,8 +277,9 @@ static void hammer(const struct worker *w)
 			break;
 		case 1:
 			if (take->n)
-				expect_eq(pcpool_discard(
-					take->cache, take->objs[--take->n]), 0);
+				expect_eq(pcpool_discard(take->cache,
+							 take->objs[--take->n]),
+					  0);
 			break;
 		case 2:
 			if (!rng_below(&rng, 20))

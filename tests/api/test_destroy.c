@@ -56,7 +56,8 @@ START_TEST(test_busy_reopens_the_slots)
 }
 END_TEST
 
-/* --- callbacks that call back ------------------------------------------------ */
+/* --- callbacks that call back ------------------------------------------------
+ */
 
 static struct pcpool_cache *self, *other;
 static struct sheet self_sheet, other_sheet;

@@ -64,8 +64,7 @@ static struct calls load(void)
 	*(void **)&calls.create = symbol(calls.handle, "pcpool_cache_create");
 	*(void **)&calls.alloc = symbol(calls.handle, "pcpool_alloc");
 	*(void **)&calls.free = symbol(calls.handle, "pcpool_free");
-	*(void **)&calls.destroy =
-		symbol(calls.handle, "pcpool_cache_destroy");
+	*(void **)&calls.destroy = symbol(calls.handle, "pcpool_cache_destroy");
 	*(void **)&calls.print = symbol(calls.handle, "pcpool_print");
 	*(void **)&calls.mode = symbol(calls.handle, "pcpool_mode");
 	return calls;

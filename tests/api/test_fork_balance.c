@@ -17,7 +17,8 @@
 
 enum { CHILD_SECONDS = 20 };
 
-/* --- a thread inside a constructor at the fork --------------------------------------- */
+/* --- a thread inside a constructor at the fork
+ * --------------------------------------- */
 
 struct gate {
 	struct sheet sheet;
@@ -114,7 +115,8 @@ START_TEST(test_balance_with_a_thread_in_a_ctor)
 }
 END_TEST
 
-/* --- a thread inside a destructor at the fork ---------------------------------------- */
+/* --- a thread inside a destructor at the fork
+ * ---------------------------------------- */
 
 enum way { BY_SHRINK, BY_DISCARD };
 
@@ -181,7 +183,8 @@ static void exit_child(void *arg)
 
 static void fork_beside_dtor(enum way way, bool counted)
 {
-	struct exit_gate gate = { .sheet = { .fill = 64 }, .way = way,
+	struct exit_gate gate = { .sheet = { .fill = 64 },
+				  .way = way,
 				  .counted = counted };
 	struct pcpool_cache_attr attr = PCPOOL_CACHE_ATTR_INIT;
 	static struct child child;

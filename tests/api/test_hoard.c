@@ -156,9 +156,10 @@ static void spread_over(unsigned int capacity, unsigned int flags)
 	/* Objects in the hands of a call at the same moment may be missed,
 	 * yet hardly ever: 64 objects, 8 threads with one each. */
 	if (atomic_load(&s.refused))
-		fprintf(stderr, "note: capacity %u, flags %u: %d of 24000 "
-				"refused\n", capacity, flags,
-			atomic_load(&s.refused));
+		fprintf(stderr,
+			"note: capacity %u, flags %u: %d of 24000 "
+			"refused\n",
+			capacity, flags, atomic_load(&s.refused));
 	expect_cmp(s.refused, <, 240);
 	pin_to(0);
 	take_all_by_bulk();

@@ -18,7 +18,8 @@
 #include "../caches.h"
 #include "../suite.h"
 
-/* --- small stacks ---------------------------------------------------------------- */
+/* --- small stacks
+ * ---------------------------------------------------------------- */
 
 static void *on_small_stack(void *arg)
 {
@@ -60,7 +61,8 @@ START_TEST(test_small_stack)
 }
 END_TEST
 
-/* --- locked memory ---------------------------------------------------------------- */
+/* --- locked memory
+ * ---------------------------------------------------------------- */
 
 static void locked(void *arg)
 {
@@ -109,7 +111,8 @@ START_TEST(test_locked_memory)
 }
 END_TEST
 
-/* --- a limit on data ---------------------------------------------------------------- */
+/* --- a limit on data
+ * ---------------------------------------------------------------- */
 
 static void data_limit(void *arg)
 {
@@ -148,7 +151,8 @@ START_TEST(test_data_limit)
 }
 END_TEST
 
-/* --- the application's own lock ------------------------------------------------------- */
+/* --- the application's own lock
+ * ------------------------------------------------------- */
 
 static pthread_mutex_t big_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sheet locked_sheet;
@@ -205,7 +209,8 @@ START_TEST(test_applications_lock)
 }
 END_TEST
 
-/* --- a reader that does not read ---------------------------------------------------- */
+/* --- a reader that does not read
+ * ---------------------------------------------------- */
 
 static int print_to;
 
@@ -270,7 +275,8 @@ START_TEST(test_print_blocks_nobody)
 }
 END_TEST
 
-/* --- chains ------------------------------------------------------------------------- */
+/* --- chains
+ * ------------------------------------------------------------------------- */
 
 struct link {
 	struct link *next;
@@ -353,9 +359,11 @@ static void chain(void *arg)
 
 START_TEST(test_chain_of_destructors)
 {
-	static unsigned int flags[] = { 0, PCPOOL_DTOR_ON_FREE,
-					/* Past the stocks, straight to slabs. */
-					PCPOOL_DTOR_ON_FREE | PCPOOL_CHECK };
+	static unsigned int flags[] = {
+		0, PCPOOL_DTOR_ON_FREE,
+		/* Past the stocks, straight to slabs. */
+		PCPOOL_DTOR_ON_FREE | PCPOOL_CHECK
+	};
 	static struct child child;
 
 	for (int i = 0; i < 3; i++) {
@@ -367,7 +375,8 @@ START_TEST(test_chain_of_destructors)
 }
 END_TEST
 
-/* --- very many caches ------------------------------------------------------------------ */
+/* --- very many caches
+ * ------------------------------------------------------------------ */
 
 static void very_many(void *arg)
 {

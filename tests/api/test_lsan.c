@@ -106,8 +106,7 @@ static __attribute__((noinline)) void shrink_and_fill(void)
 			make();
 		expect_eq(pcpool_alloc_bulk(holders, OBJECTS, (void **)objs),
 			  0);
-		expect_eq(pcpool_free_bulk(holders, OBJECTS, (void **)objs),
-			  0);
+		expect_eq(pcpool_free_bulk(holders, OBJECTS, (void **)objs), 0);
 		if (i < 2)
 			expect_eq(pcpool_cache_shrink(holders), 0);
 		memset(objs, 0, sizeof(objs));
@@ -119,8 +118,10 @@ static const struct {
 	void (*fn)(void);
 	bool leaks;
 } cases[] = {
-	{ "cached", cache_them, false },   { "kept", keep_them, false },
-	{ "lost", lose_one, true },	   { "destroyed", destroy_all, false },
+	{ "cached", cache_them, false },
+	{ "kept", keep_them, false },
+	{ "lost", lose_one, true },
+	{ "destroyed", destroy_all, false },
 	{ "again", shrink_and_fill, false },
 };
 

@@ -14,7 +14,8 @@
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
-/* --- no map entries left --------------------------------------------------------- */
+/* --- no map entries left
+ * --------------------------------------------------------- */
 
 struct filler {
 	char *at;
@@ -67,8 +68,7 @@ enum which { EVERY_SECOND_SLAB, EVERY_SECOND, ALL };
 static void mem_drop(struct mem *mem, enum which which)
 {
 	for (int i = 0; i < OBJECTS; i++) {
-		if (!mem->objs[i] ||
-		    (which == EVERY_SECOND && i % 2) ||
+		if (!mem->objs[i] || (which == EVERY_SECOND && i % 2) ||
 		    (which == EVERY_SECOND_SLAB &&
 		     (uintptr_t)mem->objs[i] / mem->slab_size % 2))
 			continue;
@@ -140,7 +140,8 @@ START_TEST(case_MEM_01_no_map_entries)
 }
 END_TEST
 
-/* --- what is said to be given back is given back ------------------------------------- */
+/* --- what is said to be given back is given back
+ * ------------------------------------- */
 
 static size_t resident(void)
 {
@@ -186,7 +187,8 @@ START_TEST(test_memory_is_given_back)
 }
 END_TEST
 
-/* --- no address space left ---------------------------------------------------------------- */
+/* --- no address space left
+ * ---------------------------------------------------------------- */
 
 static size_t address_space(void)
 {
@@ -204,8 +206,8 @@ static void limit_space(size_t more)
 	struct rlimit limit;
 
 	expect(!getrlimit(RLIMIT_AS, &limit));
-	limit.rlim_cur = more == SIZE_MAX ? limit.rlim_max
-					  : address_space() + more;
+	limit.rlim_cur =
+		more == SIZE_MAX ? limit.rlim_max : address_space() + more;
 	expect(!setrlimit(RLIMIT_AS, &limit));
 }
 

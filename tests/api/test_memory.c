@@ -58,8 +58,8 @@ static void measure(bool use, struct cost *cost)
 		}
 	}
 	after = mallinfo2();
-	cost->heap = after.uordblks + after.hblkhd - before.uordblks -
-		     before.hblkhd;
+	cost->heap =
+		after.uordblks + after.hblkhd - before.uordblks - before.hblkhd;
 	cost->dirty = smaps("Private_Dirty:") - dirty;
 	cost->metadata = stats_of(caches[0]).metadata_bytes;
 	/* Only the CPU that allocated has sheaves. */
@@ -94,7 +94,8 @@ static struct cost run_with(int slots, const char *how)
 	line = strstr(child.err, "cost ");
 	expect(line);
 	expect_eq(sscanf(line, "cost %llu %llu %llu", &cost.metadata,
-			 &cost.heap, &cost.dirty), 3);
+			 &cost.heap, &cost.dirty),
+		  3);
 	return cost;
 }
 

@@ -34,7 +34,8 @@ static void note_slabs(struct flow *flow, bool second)
 	atomic_ullong *most = second ? &flow->full_slabs : &flow->half_slabs;
 	unsigned long long seen = atomic_load(most);
 
-	while (seen < slabs && !atomic_compare_exchange_weak(most, &seen, slabs))
+	while (seen < slabs &&
+	       !atomic_compare_exchange_weak(most, &seen, slabs))
 		;
 }
 

@@ -254,7 +254,8 @@ START_TEST(case_SHF_04_shrink_beside_a_blocked_refill)
 }
 END_TEST
 
-/* --- many shrinks at once -------------------------------------------------- */
+/* --- many shrinks at once --------------------------------------------------
+ */
 
 struct churn {
 	struct pcpool_cache *cache;

@@ -88,8 +88,9 @@ START_TEST(test_process_queries)
 		expect(!strcmp(index, "hint"));
 	}
 	expect(*pcpool_mode_reason());
-	expect_eq(sscanf(pcpool_version(), "%u.%u.%u%c", &major, &minor,
-			 &patch, &rest), 3);
+	expect_eq(sscanf(pcpool_version(), "%u.%u.%u%c", &major, &minor, &patch,
+			 &rest),
+		  3);
 	expect(pcpool_nr_nodes() >= 1);
 	expect(pcpool_nr_slots() >= 1);
 	expect(pcpool_this_slot() < pcpool_nr_slots());
@@ -243,8 +244,7 @@ END_TEST
 /* More than the 16 bits a sheaf's word has for its size, and then some. */
 START_TEST(test_counts_do_not_wrap)
 {
-	struct pcpool_cache *cache =
-		pcpool_cache_create("wrap", 16, NULL);
+	struct pcpool_cache *cache = pcpool_cache_create("wrap", 16, NULL);
 	struct pcpool_cache_stats s;
 
 	pin_to(0);
@@ -260,7 +260,8 @@ END_TEST
 
 START_TEST(test_print)
 {
-	struct pcpool_cache *cache = pcpool_cache_create("printed-1", 640, NULL);
+	struct pcpool_cache *cache =
+		pcpool_cache_create("printed-1", 640, NULL);
 	void *obj = must_alloc(cache);
 	int full, pipes[2];
 	char *text = printed();

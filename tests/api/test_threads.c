@@ -30,7 +30,8 @@ static void use_both(void)
 	pcpool_percpu_free(region);
 }
 
-/* --- thread keys ------------------------------------------------------------------ */
+/* --- thread keys
+ * ------------------------------------------------------------------ */
 
 static pthread_key_t key;
 static atomic_uint key_runs;
@@ -84,7 +85,8 @@ START_TEST(case_THR_01_thread_keys)
 }
 END_TEST
 
-/* --- what C++ calls thread_local --------------------------------------------------- */
+/* --- what C++ calls thread_local
+ * --------------------------------------------------- */
 
 /* The C library's half of it: what a compiler emits for a thread_local with a
  * destructor. Runs after the last use of the thread and before its keys. */
@@ -106,9 +108,8 @@ static void with_local(const struct worker *w)
 {
 	(void)w;
 	for (int i = 0; i < 3; i++)
-		expect(!__cxa_thread_atexit_impl(local_destructor,
-						 must_alloc(cache),
-						 &__dso_handle));
+		expect(!__cxa_thread_atexit_impl(
+			local_destructor, must_alloc(cache), &__dso_handle));
 }
 
 START_TEST(case_THR_01_thread_locals)
@@ -124,7 +125,8 @@ START_TEST(case_THR_01_thread_locals)
 }
 END_TEST
 
-/* --- short threads ------------------------------------------------------------------- */
+/* --- short threads
+ * ------------------------------------------------------------------- */
 
 static void *short_thread(void *arg)
 {
@@ -167,7 +169,8 @@ START_TEST(case_THR_01_short_threads)
 }
 END_TEST
 
-/* --- before and after everything -------------------------------------------------------- */
+/* --- before and after everything
+ * -------------------------------------------------------- */
 
 static bool late;
 

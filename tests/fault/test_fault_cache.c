@@ -161,9 +161,9 @@ static void at_point(enum pcp_fault_point point, bool must_fail)
 		size_t size;
 		unsigned int flags, capacity;
 	} shapes[] = {
-		{ 40, 0, 0 },	 { 40, PCPOOL_CHECK, 0 },
-		{ 40, 0, 1 },	 { 300, PCPOOL_DTOR_ON_FREE, 16 },
-		{ 5000, 0, 0 },	 { 70000, 0, 3 },
+		{ 40, 0, 0 },	{ 40, PCPOOL_CHECK, 0 },
+		{ 40, 0, 1 },	{ 300, PCPOOL_DTOR_ON_FREE, 16 },
+		{ 5000, 0, 0 }, { 70000, 0, 3 },
 	};
 
 	for (size_t i = 0; i < sizeof(shapes) / sizeof(shapes[0]); i++) {
@@ -236,7 +236,8 @@ START_TEST(test_bind)
 }
 END_TEST
 
-/* --- threads, while memory comes and goes ------------------------------------------- */
+/* --- threads, while memory comes and goes
+ * ------------------------------------------- */
 
 static void hammer(const struct worker *w)
 {
@@ -274,7 +275,9 @@ static void hammer(const struct worker *w)
 START_TEST(test_threads)
 {
 	static const enum pcp_fault_point points[] = {
-		PCP_FAULT_META, PCP_FAULT_SLAB, PCP_FAULT_FENCE,
+		PCP_FAULT_META,
+		PCP_FAULT_SLAB,
+		PCP_FAULT_FENCE,
 		PCP_FAULT_COMMIT,
 	};
 

@@ -50,8 +50,8 @@ static void regions_life(struct steps *steps)
 	expect_eq(percpu_stats_of().regions, before);
 }
 
-static void at_point(enum pcp_fault_point point,
-		     void (*fn)(struct steps *), bool must_fail)
+static void at_point(enum pcp_fault_point point, void (*fn)(struct steps *),
+		     bool must_fail)
 {
 	struct steps steps = fail_each(point, fn);
 	struct steps often = fail_often(point, fn);
@@ -81,7 +81,8 @@ START_TEST(test_binding_is_a_preference)
 }
 END_TEST
 
-/* --- objects with two regions --------------------------------------------------------- */
+/* --- objects with two regions
+ * --------------------------------------------------------- */
 
 static struct sheet sheet;
 
@@ -143,8 +144,7 @@ static void objects_life(struct steps *steps)
 	err = pcpool_alloc_bulk(cache, 100, more);
 	if (err)
 		step_failed(steps, err);
-	expect_eq(percpu_stats_of().regions,
-		  before + 2 * sheet_built(&sheet));
+	expect_eq(percpu_stats_of().regions, before + 2 * sheet_built(&sheet));
 	expect_eq(pcpool_free_bulk(cache, 100, more), 0);
 	expect_eq(pcpool_free_bulk(cache, n, objs), 0);
 	err = pcpool_cache_shrink(cache);
@@ -167,7 +167,8 @@ START_TEST(test_objects)
 }
 END_TEST
 
-/* --- from the environment, with the very first calls failing --------------------------- */
+/* --- from the environment, with the very first calls failing
+ * --------------------------- */
 
 static int first_calls(void)
 {

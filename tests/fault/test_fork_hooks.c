@@ -138,10 +138,9 @@ static unsigned int fork_at(enum pcp_hook_id id, unsigned int flags)
 START_TEST(test_at_every_hook)
 {
 	/* These stand under a lock, which a fork waits for. */
-	const unsigned int locked = 1U << PCP_HOOK_LIST_LOCKED |
-				    1U << PCP_HOOK_DRAIN_CLOSED |
-				    1U << PCP_HOOK_DRAIN_FENCED |
-				    1U << PCP_HOOK_DRAIN_TAKEN;
+	const unsigned int locked =
+		1U << PCP_HOOK_LIST_LOCKED | 1U << PCP_HOOK_DRAIN_CLOSED |
+		1U << PCP_HOOK_DRAIN_FENCED | 1U << PCP_HOOK_DRAIN_TAKEN;
 	unsigned int bad = 0;
 
 	pcp_hook_set(stand_still);

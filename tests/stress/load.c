@@ -40,7 +40,8 @@ struct holding {
 	unsigned long long done, refused;
 };
 
-/* --- objects under an owner's stamp ---------------------------------------------- */
+/* --- objects under an owner's stamp
+ * ---------------------------------------------- */
 
 /* Plain words behind the stamp: written by each owner, so that a race between
  * two of them is one to the thread sanitizer too. */
@@ -63,8 +64,8 @@ static void *leave(struct holding *h, unsigned int c, unsigned int i)
 	void *obj = h->objs[c][i];
 	uint64_t *word = obj;
 
-	if (words > 1 && (word[1] != (h->id ^ (uintptr_t)obj) ||
-			  word[words - 1] != word[1]))
+	if (words > 1 &&
+	    (word[1] != (h->id ^ (uintptr_t)obj) || word[words - 1] != word[1]))
 		fail_now("object %p: written by somebody else", obj);
 	owner_leave(obj, h->id);
 	h->objs[c][i] = h->objs[c][--h->n[c]];
@@ -104,8 +105,7 @@ static void op_pair(struct holding *h, unsigned int c)
 {
 	op_alloc(h, c);
 	if (h->n[c])
-		pcpool_free(h->round->shape[c].cache,
-			    leave(h, c, h->n[c] - 1));
+		pcpool_free(h->round->shape[c].cache, leave(h, c, h->n[c] - 1));
 }
 
 static void op_alloc_bulk(struct holding *h, unsigned int c)
@@ -141,7 +141,8 @@ static void op_discard(struct holding *h, unsigned int c)
 {
 	if (h->n[c])
 		expect_eq(pcpool_discard(h->round->shape[c].cache,
-					 leave(h, c, h->n[c] - 1)), 0);
+					 leave(h, c, h->n[c] - 1)),
+			  0);
 }
 
 /* Leave an object for whoever comes by, take what lies there. */
@@ -159,12 +160,12 @@ static void op_pass_on(struct holding *h, unsigned int c)
 }
 
 static void (*const ops[])(struct holding *, unsigned int) = {
-	op_alloc,      op_alloc,     op_free,	 op_free,
-	op_pair,       op_pair,	     op_pair,	 op_pair,
-	op_alloc_bulk, op_free_bulk, op_pass_on, op_pass_on,
+	op_alloc, op_alloc, op_free,	   op_free,	 op_pair,    op_pair,
+	op_pair,  op_pair,  op_alloc_bulk, op_free_bulk, op_pass_on, op_pass_on,
 };
 
-/* --- signals ------------------------------------------------------------------------ */
+/* --- signals
+ * ------------------------------------------------------------------------ */
 
 static void on_signal(int sig)
 {
@@ -189,7 +190,9 @@ static timer_t start_signals(unsigned int us)
 	return timer;
 }
 
-/* --- a round --------------------------------------------------------------------------- */
+/* --- a round
+ * ---------------------------------------------------------------------------
+ */
 
 static void work(struct round *round, unsigned int id)
 {
@@ -294,11 +297,10 @@ static void make_shapes(struct round *round)
 		shape->sheet.clear = 8;
 		shape->sheet.fail_every = round->load->fail_every;
 		/* The first is always a plain one. */
-		shape->cache = sheet_cache_of("stress", shape->size,
-					      &shape->sheet,
-					      c ? flags[rng_below(&rng, 5)] : 0,
-					      c ? capacities[rng_below(&rng, 7)]
-						: 0);
+		shape->cache =
+			sheet_cache_of("stress", shape->size, &shape->sheet,
+				       c ? flags[rng_below(&rng, 5)] : 0,
+				       c ? capacities[rng_below(&rng, 7)] : 0);
 	}
 }
 
@@ -346,7 +348,8 @@ void load_round(struct load *load)
 	free(round);
 }
 
-/* --- the command line --------------------------------------------------------------------- */
+/* --- the command line
+ * --------------------------------------------------------------------- */
 
 static const struct option options[] = {
 	{ "threads", required_argument, NULL, 't' },

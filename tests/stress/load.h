@@ -11,9 +11,9 @@
 
 struct load {
 	/* What is asked for. */
-	unsigned int threads;	     /* workers */
-	unsigned int services;	     /* threads that shrink and look, >= 2 */
-	unsigned long ops;	     /* of each worker */
+	unsigned int threads;  /* workers */
+	unsigned int services; /* threads that shrink and look, >= 2 */
+	unsigned long ops;     /* of each worker */
 	uint64_t seed;
 	unsigned int signal_us;	     /* timer signals, 0: none */
 	unsigned int signal_threads; /* to so many of the workers */
@@ -22,18 +22,18 @@ struct load {
 	bool migrate;		     /* workers change CPU all the time */
 
 	/* What was seen. */
-	unsigned long long done;     /* objects handed out */
-	unsigned long long refused;  /* failed calls, the constructor's doing */
+	unsigned long long done;    /* objects handed out */
+	unsigned long long refused; /* failed calls, the constructor's doing */
 	unsigned long long aborts;
 	unsigned long long drains;
 	unsigned long long retries;
 	unsigned long long signals;
 };
 
-#define LOAD_INIT                                                             \
-	{                                                                     \
-		.threads = 64, .services = 2, .ops = 3000, .seed = 1,         \
-		.signal_us = 50, .signal_threads = 8                          \
+#define LOAD_INIT                                                              \
+	{                                                                      \
+		.threads = 64, .services = 2, .ops = 3000, .seed = 1,          \
+		.signal_us = 50, .signal_threads = 8                           \
 	}
 
 /* One round: caches of random shapes come, are used, and go. Adds to what was

@@ -28,6 +28,16 @@ static inline void decide(const char *options)
 	pcp_index_init();
 }
 
+/* Construct one object the caller owns: 0 or the constructor's errno value. */
+static inline int build_one(struct pcp_slab *slab, uint32_t index)
+{
+	void *obj = pcp_slab_object(slab, index);
+	int err;
+
+	pcp_build_many(slab->kind, 1, &obj, &err);
+	return err;
+}
+
 /* A kind with the sheet's constructor and destructor; sheet NULL: neither. */
 static inline void kind_make(struct pcp_kind *kind, size_t size, size_t align,
 			     struct sheet *sheet, unsigned int flags)

@@ -59,10 +59,10 @@ START_TEST(test_once)
 {
 	for (uint32_t i = 0; i < all(); i++) {
 		expect(!pcp_is_built(slab, index_of(i)));
-		expect_eq(pcp_build(slab, index_of(i)), 0);
+		expect_eq(build_one(slab, index_of(i)), 0);
 		expect(pcp_is_built(slab, index_of(i)));
 		expect_eq(atomic_load(&sheet.calls), i + 1);
-		expect_eq(pcp_build(slab, index_of(i)), 0);
+		expect_eq(build_one(slab, index_of(i)), 0);
 		expect_eq(atomic_load(&sheet.calls), i + 1);
 		check_books();
 	}
@@ -86,14 +86,14 @@ START_TEST(test_failed_place)
 	atomic_store(&sheet.fail_from, 1);
 	atomic_store(&sheet.error, EDQUOT);
 	for (unsigned int i = 0; i < 3; i++) {
-		expect_eq(pcp_build(slab, index_of(0)), EDQUOT);
+		expect_eq(build_one(slab, index_of(0)), EDQUOT);
 		expect(!pcp_is_built(slab, index_of(0)));
 		check_books();
 	}
 	pcp_unbuild(slab, index_of(0));
 	expect_eq(atomic_load(&sheet.dtor), 0);
 	atomic_store(&sheet.fail_from, 0);
-	expect_eq(pcp_build(slab, index_of(0)), 0);
+	expect_eq(build_one(slab, index_of(0)), 0);
 	expect_eq(atomic_load(&sheet.calls), 4);
 	slab_give(slab, all(), objs);
 }
@@ -117,7 +117,7 @@ START_TEST(test_many)
 			batch[i] = objs[i];
 			pcp_unbuild(slab, index_of(i));
 			if (i % 3 == 0)
-				expect_eq(pcp_build(slab, index_of(i)), 0);
+				expect_eq(build_one(slab, index_of(i)), 0);
 		}
 		for (uint32_t i = 0; i < n; i++) {
 			unbuilt += i % 3 != 0;
@@ -163,7 +163,7 @@ START_TEST(test_plain_memory)
 	expect_eq(pcp_slab_take(other, 4, batch, &full), 4);
 	expect_eq(pcp_build_many(&plain, 4, batch, &err), 4);
 	expect_eq(err, 0);
-	expect_eq(pcp_build(other, pcp_slab_index(other, batch[0])), 0);
+	expect_eq(build_one(other, pcp_slab_index(other, batch[0])), 0);
 	expect(pcp_is_built(other, pcp_slab_index(other, batch[0])));
 	pcp_unbuild(other, pcp_slab_index(other, batch[0]));
 	expect_eq(pcp_slab_built_inuse(other), 0);
@@ -197,7 +197,7 @@ START_TEST(test_halves)
 
 			expect_eq(pcp_slab_take(other, 1, &obj, &full), 1);
 			index = pcp_slab_index(other, obj);
-			expect_eq(pcp_build(other, index), 0);
+			expect_eq(build_one(other, index), 0);
 			expect(pcp_is_built(other, index));
 			slab_give(other, 1, &obj);
 		}
@@ -227,7 +227,7 @@ static void dtor_that_looks(void *obj, void *arg)
 START_TEST(test_kill)
 {
 	for (uint32_t i = 0; i < all(); i += 2)
-		expect_eq(pcp_build(slab, index_of(i)), 0);
+		expect_eq(build_one(slab, index_of(i)), 0);
 	slab_give(slab, all(), objs);
 	kind.dtor = dtor_that_looks;
 	pcp_slab_kill(slab);
@@ -241,7 +241,7 @@ END_TEST
 START_TEST(test_kill_spares_what_is_out)
 {
 	for (uint32_t i = 0; i < all(); i++)
-		expect_eq(pcp_build(slab, index_of(i)), 0);
+		expect_eq(build_one(slab, index_of(i)), 0);
 	slab_give(slab, all() - 3, objs + 3);
 	expect_eq(pcp_slab_built_inuse(slab), 3);
 	pcp_slab_kill(slab);
@@ -264,7 +264,7 @@ START_TEST(test_kill_list)
 
 		expect(other);
 		expect_eq(pcp_slab_take(other, 1, &obj, &full), 1);
-		expect_eq(pcp_build(other, pcp_slab_index(other, obj)), 0);
+		expect_eq(build_one(other, pcp_slab_index(other, obj)), 0);
 		slab_give(other, 1, &obj);
 		pcp_slabs_add_tail(&dead, &other->list);
 	}
@@ -283,7 +283,7 @@ static void build_and_unbuild(const struct worker *worker)
 {
 	for (unsigned int round = 0; round < 500; round++)
 		for (uint32_t i = worker->id; i < all(); i += worker->n) {
-			expect_eq(pcp_build(slab, index_of(i)), 0);
+			expect_eq(build_one(slab, index_of(i)), 0);
 			expect(pcp_is_built(slab, index_of(i)));
 			if ((round + i) % 3 == 0)
 				continue;
@@ -308,13 +308,13 @@ static void build_locked(void *arg)
 {
 	(void)arg;
 	pcp_lock(&lock);
-	pcp_build(slab, index_of(0));
+	build_one(slab, index_of(0));
 }
 
 static void unbuild_locked(void *arg)
 {
 	(void)arg;
-	pcp_build(slab, index_of(0));
+	build_one(slab, index_of(0));
 	pcp_lock(&lock);
 	pcp_unbuild(slab, index_of(0));
 }

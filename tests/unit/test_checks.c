@@ -275,7 +275,7 @@ START_TEST(test_killed_with_check)
 	expect_eq(pcp_slab_take(mine, 6, objs, &full), 6);
 	for (unsigned int i = 0; i < 6; i++) {
 		index = pcp_slab_index(mine, objs[i]);
-		expect_eq(pcp_build(mine, index), 0);
+		expect_eq(build_one(mine, index), 0);
 		if (i % 2)
 			continue;
 		pcp_check_alloc(mine, index, NULL);

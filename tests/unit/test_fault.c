@@ -73,14 +73,17 @@ END_TEST
 START_TEST(test_parse)
 {
 	static const char *const bad[] = {
-		"",	  "meta",    "meta/",	"meta/0",  "meta%0", "meta/x",
-		"meta/1x", "met/1",  "metaa/1", "/1",	   "%1",     "meta:1",
-		"META/1", "meta/-1", "meta/ 1", "meta/+1", "meta//1",
+		"",	   "meta",    "meta/",	 "meta/0",  "meta%0",  "meta/x",
+		"meta/1x", "met/1",   "metaa/1", "/1",	    "%1",      "meta:1",
+		"META/1",  "meta/-1", "meta/ 1", "meta/+1", "meta//1",
 	};
 	static const char *const names[PCP_FAULT_COUNT] = {
-		[PCP_FAULT_META] = "meta",   [PCP_FAULT_RESERVE] = "reserve",
-		[PCP_FAULT_COMMIT] = "commit", [PCP_FAULT_SLAB] = "slab",
-		[PCP_FAULT_FENCE] = "fence", [PCP_FAULT_NO_FENCE] = "no-fence",
+		[PCP_FAULT_META] = "meta",
+		[PCP_FAULT_RESERVE] = "reserve",
+		[PCP_FAULT_COMMIT] = "commit",
+		[PCP_FAULT_SLAB] = "slab",
+		[PCP_FAULT_FENCE] = "fence",
+		[PCP_FAULT_NO_FENCE] = "no-fence",
 		[PCP_FAULT_BIND] = "bind",
 	};
 

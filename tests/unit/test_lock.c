@@ -60,7 +60,8 @@ START_TEST(test_nested)
 }
 END_TEST
 
-/* --- what must be caught --------------------------------------------------------------- */
+/* --- what must be caught
+ * --------------------------------------------------------------- */
 
 struct order {
 	int first, second;
@@ -170,7 +171,9 @@ START_TEST(test_misuse)
 }
 END_TEST
 
-/* --- locking ----------------------------------------------------------------------------- */
+/* --- locking
+ * -----------------------------------------------------------------------------
+ */
 
 static struct pcp_lock lock = PCP_LOCK_INIT(PCP_RANK_LIST);
 static unsigned long guarded, tries;

@@ -180,7 +180,7 @@ START_TEST(test_take_built)
 		w[i] = grow(all());
 		for (uint32_t j = i; j < all(); j += 4 + i)
 			if (i != 2 && i != 3) {
-				expect_eq(pcp_build(w[i].slab, j), 0);
+				expect_eq(build_one(w[i].slab, j), 0);
 				built++;
 			}
 	}
@@ -196,7 +196,7 @@ START_TEST(test_take_built_fills)
 {
 	struct whole w = grow(all()), one = { 0 };
 
-	expect_eq(pcp_build(w.slab, pcp_slab_index(w.slab, w.objs[0])), 0);
+	expect_eq(build_one(w.slab, pcp_slab_index(w.slab, w.objs[0])), 0);
 	for (uint32_t i = 0; i < all(); i++)
 		give(&w, i, i + 1);
 	one.slab = w.slab;
@@ -307,7 +307,7 @@ static void hammer(const struct worker *worker)
 				void *obj = objs[n + j];
 				struct pcp_slab *slab = pcp_slab_of(&kind, obj);
 
-				expect_eq(pcp_build(slab,
+				expect_eq(build_one(slab,
 						    pcp_slab_index(slab, obj)),
 					  0);
 				owner_take(obj, id);

@@ -63,16 +63,41 @@ END_TEST
 START_TEST(test_refused)
 {
 	static const char *const bad[] = {
-		"mode",	      "mode:",	    "mode:x",	  "mode:LOCK",
-		"mode:lockx", "mode: lock", " mode:lock", "Mode:lock",
-		"mode:0",     "mode:lock:", "slots:0",	  "slots:-1",
-		"slots:+4",   "slots: 4",   "slots:4 ",	  "slots:0x10",
-		"slots:4097", "slots:4.5",  "slots:1e2",  "nodes:65",
-		"sheaf:1025", "sheaf:0",    "debug:1",	  "debug:yes",
-		"slots:99999999999999999999999999",	  "slots:4294967297",
-		"slots:18446744073709551617",		  "index:hint",
-		"unknown:1",  ":",	    "::",	  "\n",
-		"mode=lock",  "%s%n:1",	    "mode:%s%n",
+		"mode",
+		"mode:",
+		"mode:x",
+		"mode:LOCK",
+		"mode:lockx",
+		"mode: lock",
+		" mode:lock",
+		"Mode:lock",
+		"mode:0",
+		"mode:lock:",
+		"slots:0",
+		"slots:-1",
+		"slots:+4",
+		"slots: 4",
+		"slots:4 ",
+		"slots:0x10",
+		"slots:4097",
+		"slots:4.5",
+		"slots:1e2",
+		"nodes:65",
+		"sheaf:1025",
+		"sheaf:0",
+		"debug:1",
+		"debug:yes",
+		"slots:99999999999999999999999999",
+		"slots:4294967297",
+		"slots:18446744073709551617",
+		"index:hint",
+		"unknown:1",
+		":",
+		"::",
+		"\n",
+		"mode=lock",
+		"%s%n:1",
+		"mode:%s%n",
 	};
 
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
@@ -119,11 +144,11 @@ static void warn_child(void *arg)
 /* Each refusal is one whole line that a terminal can take. */
 START_TEST(test_warnings)
 {
-	static const char *const bad[] = { "colour:red",   "mode:fast",
-					   "new\nline:1",  "slots:\x1b[2J",
+	static const char *const bad[] = { "colour:red",      "mode:fast",
+					   "new\nline:1",     "slots:\x1b[2J",
 					   "fault:nowhere/1", "fault:meta",
-					   "fault:meta/0", "fault:meta/-1",
-					   "fault:meta/ 5", "fault:meta/x" };
+					   "fault:meta/0",    "fault:meta/-1",
+					   "fault:meta/ 5",   "fault:meta/x" };
 	static struct child child;
 	unsigned int silent = 0;
 

@@ -33,8 +33,9 @@ START_TEST(test_reserve_alignments)
 				expect(p[i]);
 				expect_eq((uintptr_t)p[i] % align, 0);
 				expect_eq(pcp_os_commit(p[i], page), 0);
-				expect_eq(pcp_os_commit(p[i] + size - page,
-							page), 0);
+				expect_eq(
+					pcp_os_commit(p[i] + size - page, page),
+					0);
 				p[i][0] = 1;
 				p[i][size - 1] = 2;
 			}
@@ -117,8 +118,8 @@ START_TEST(test_refusals)
 
 	expect_refused(pcp_os_reserve((size_t)1 << 62, page), ENOMEM);
 	expect_refused(pcp_os_reserve(SIZE_MAX - page + 1, page), ENOMEM);
-	expect_refused(pcp_os_reserve(SIZE_MAX & ~(page - 1),
-				      (size_t)1 << 30), ENOMEM);
+	expect_refused(pcp_os_reserve(SIZE_MAX & ~(page - 1), (size_t)1 << 30),
+		       ENOMEM);
 	if (!TEST_ASAN && !TEST_TSAN) /* theirs would end the process */
 		expect_refused(pcp_meta_alloc((size_t)1 << 62, 64), ENOMEM);
 	pcp_fault_set(PCP_FAULT_RESERVE, 1, false);

@@ -130,7 +130,7 @@ START_TEST(test_one_holder)
 		memset(pcp_slab_object(shared->slab, i), 0, OBJECT);
 	shared->built = _i;
 	for (uint32_t i = 0; i < built.layout.objects && shared->built; i += 3)
-		expect_eq(pcp_build(shared->slab, i), 0);
+		expect_eq(build_one(shared->slab, i), 0);
 	atomic_store(&shared->running, 1);
 	pcp_hook_set(widen);
 	run_threads(4, hold_or_give, shared);

@@ -346,7 +346,7 @@ static struct pcp_slab *built_slab(void)
 
 	expect(slab);
 	expect_eq(pcp_slab_take(slab, 1, &obj, &full), 1);
-	expect_eq(pcp_build(slab, pcp_slab_index(slab, obj)), 0);
+	expect_eq(build_one(slab, pcp_slab_index(slab, obj)), 0);
 	slab_give(slab, 1, &obj);
 	return slab;
 }
