@@ -5,6 +5,7 @@
 
 #include <pcpool/cache.h>
 #include <pcpool/percpu.h>
+#include <pcpool/sheaf.h>
 #include <pcpool/stats.h>
 
 #endif /* PCPOOL_PCPOOL_H */

@@ -37,7 +37,7 @@ struct pcpool_cache_stats {
 	uint64_t total_objects;   /**< slabs * objects_per_slab */
 	uint64_t objects;         /**< objects out of their slabs: live or cached */
 	uint64_t live;            /**< handed out and not given back */
-	uint64_t cached;          /**< in sheaves: slots and barns */
+	uint64_t cached;          /**< in sheaves: slots, barns, prefilled */
 	uint64_t built;           /**< constructed now: ctor_ok - dtor */
 	uint64_t sheaves;         /**< sheaves that exist */
 	uint64_t metadata_bytes;  /**< cache, slots, sheaves, barns */
@@ -73,6 +73,14 @@ struct pcpool_cache_stats {
 	uint64_t drain;           /**< drains of all slots */
 	uint64_t drain_retry;     /**< slots closed again, a local commit had won */
 	uint64_t drain_fail;      /**< slots not drained: the fence failed */
+	uint64_t sheaf_prefill_fast;  /**< prefills by a sheaf as it was */
+	uint64_t sheaf_prefill_slow;  /**< prefills that had to top one up */
+	uint64_t sheaf_prefill_oversize; /**< prefills beyond the capacity */
+	uint64_t sheaf_return_fast;   /**< returned sheaves hooked as a spare */
+	uint64_t sheaf_return_slow;   /**< all others */
+	uint64_t park_slab;       /**< slabs parked, the lock being busy */
+	uint64_t unpark_slab;     /**< parked slabs linked or retired */
+	uint64_t unpark_event;    /**< times there was something parked */
 	uint64_t list_lock;       /**< list_lock acquisitions */
 	uint64_t list_lock_contended; /**< of these, not had at the first try */
 };

@@ -140,6 +140,37 @@ static inline struct pcp_stack_node *pcp_stack_pop(struct pcp_stack *stack)
 	return node;
 }
 
+/* Take every node at once. No link of a node that others hold is read, so a node
+ * may be unmapped by whoever took it. The caller walks with
+ * pcp_stack_next_taken(), which also reads what came with a node. */
+static inline struct pcp_stack_node *pcp_stack_take_all(struct pcp_stack *stack)
+{
+	ck_stack_entry_t *entry;
+
+#if PCP_STACK_LOCKFREE
+	entry = ck_stack_batch_pop_upmc(&stack->head);
+#else
+	pthread_mutex_lock(&stack->lock);
+	entry = ck_stack_batch_pop_npsc(&stack->head);
+	pthread_mutex_unlock(&stack->lock);
+#endif
+	if (entry)
+		pcp_tsan_acquire(entry);
+	return (struct pcp_stack_node *)(void *)entry;
+}
+
+/* The node after one that was taken with all others; NULL: it was the last.
+ * To be called before the node is used otherwise. */
+static inline struct pcp_stack_node *
+pcp_stack_next_taken(struct pcp_stack_node *node)
+{
+	ck_stack_entry_t *entry = node->entry.next;
+
+	if (entry)
+		pcp_tsan_acquire(entry);
+	return (struct pcp_stack_node *)(void *)entry;
+}
+
 /* A racy look: good for "worth trying", never for "empty". */
 static inline bool pcp_stack_seems_empty(const struct pcp_stack *stack)
 {

@@ -43,6 +43,8 @@ enum pcp_hook_id {
 	PCP_HOOK_SLAB_GIVE,	/* chain linked, CAS not done */
 	PCP_HOOK_LIST_LOCKED,	/* list_lock held */
 	PCP_HOOK_GROW_UNPUBLISHED, /* a new slab nobody else can see */
+	PCP_HOOK_PARK,		/* the lock was busy, the slab is not parked */
+	PCP_HOOK_UNPARKED,	/* slabs taken off the park stack; list_lock */
 	PCP_HOOK_COUNT
 };
 

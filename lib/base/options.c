@@ -19,6 +19,8 @@ struct pcp_options pcp_options;
 static const char *const mode_words[] = { "auto", "rseq", "lock", NULL };
 static const char *const index_words[] = { "auto", "cpu", "cid", NULL };
 static const char *const switch_words[] = { "off", "on", NULL };
+/* For what is on by default. */
+static const char *const negated_words[] = { "on", "off", NULL };
 
 static const struct option {
 	const char *key;
@@ -33,6 +35,10 @@ static const struct option {
 	{ "nodes", NULL, PCP_OPTION_NODES_MAX,
 	  offsetof(struct pcp_options, nodes) },
 	{ "sheaf", NULL, 1024, offsetof(struct pcp_options, sheaf) },
+	{ "parking", negated_words, 0,
+	  offsetof(struct pcp_options, no_parking) },
+	{ "barn_refill", negated_words, 0,
+	  offsetof(struct pcp_options, no_barn_refill) },
 	{ "debug", switch_words, 0, offsetof(struct pcp_options, debug) },
 };
 

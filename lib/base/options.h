@@ -22,6 +22,9 @@ struct pcp_options {
 	unsigned int nodes; /* synthetic number of nodes; 0: the real one */
 	unsigned int sheaf; /* default sheaf capacity; 0: from the size */
 	unsigned int debug; /* every cache is a checking one */
+	unsigned int no_parking; /* frees wait for a busy list_lock */
+	unsigned int no_barn_refill; /* prefilled sheaves are topped up from
+				      * slabs only */
 };
 
 extern PCP_HIDDEN struct pcp_options pcp_options;

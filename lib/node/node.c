@@ -3,6 +3,7 @@
 #include <config.h>
 
 #include "base/fault.h"
+#include "base/options.h"
 #include "node/node.h"
 
 /* Slabs looked at per hold of the list_lock where all have to be. */
@@ -19,6 +20,8 @@ void pcp_node_init(struct pcp_node *node, struct pcp_kind *kind,
 	pcp_lock_init(&node->death_lock, PCP_RANK_DEATH);
 	pcp_slabs_init(&node->waiting);
 	node->nr_waiting = 0;
+	node->parking = !pcp_options.no_parking;
+	pcp_stack_init(&node->parked);
 }
 
 void pcp_node_destroy(struct pcp_node *node)
@@ -35,6 +38,18 @@ static void list_lock(struct pcp_node *node) PCP_ACQUIRES(&node->list_lock)
 	}
 	pcp_stat_inc(&node->kind->stat, PCP_STAT_LIST_LOCK);
 	PCP_HOOK(PCP_HOOK_LIST_LOCKED);
+}
+
+static bool list_trylock(struct pcp_node *node)
+	PCP_TRY_ACQUIRES(true, &node->list_lock)
+{
+	if (!pcp_trylock(&node->list_lock)) {
+		pcp_stat_inc(&node->kind->stat, PCP_STAT_LIST_LOCK_CONTENDED);
+		return false;
+	}
+	pcp_stat_inc(&node->kind->stat, PCP_STAT_LIST_LOCK);
+	PCP_HOOK(PCP_HOOK_LIST_LOCKED);
+	return true;
 }
 
 static void list_unlock(struct pcp_node *node) PCP_RELEASES(&node->list_lock)
@@ -88,20 +103,57 @@ void pcp_node_queue(struct pcp_node *node, struct pcp_slab *slab)
 	pcp_unlock(&node->death_lock);
 }
 
-/* A slab the caller holds, which has a free object, is linked; or retired when
- * it is empty and there are enough. */
+/* CONTEXT: list_lock held. A slab the caller holds, which has a free object, is
+ * linked; or retired when it is empty and there are enough. */
+static void settle_locked(struct pcp_node *node, struct pcp_slab *slab,
+			  struct pcp_slab_link *dead)
+	PCP_REQUIRES(&node->list_lock)
+{
+	/* Held, so nothing but a give can have happened to it meanwhile. */
+	if (!pcp_slab_inuse(slab) && enough_partials(node))
+		retire(node, slab, dead);
+	else
+		link_locked(node, slab);
+}
+
+/* CONTEXT: list_lock held. Before any look at the list, or parked slabs would be
+ * grown past for ever. */
+static void unpark_locked(struct pcp_node *node, struct pcp_slab_link *dead)
+	PCP_REQUIRES(&node->list_lock)
+{
+	struct pcp_stack_node *parked, *next;
+	uint64_t count = 0;
+
+	if (pcp_stack_seems_empty(&node->parked))
+		return;
+	parked = pcp_stack_take_all(&node->parked);
+	PCP_HOOK(PCP_HOOK_UNPARKED);
+	for (; parked; parked = next, count++) {
+		next = pcp_stack_next_taken(parked);
+		settle_locked(node, pcp_container_of(parked, struct pcp_slab,
+						     park), dead);
+	}
+	if (count) {
+		pcp_stat_inc(&node->kind->stat, PCP_STAT_UNPARK_EVENT);
+		pcp_stat_add(&node->kind->stat, PCP_STAT_UNPARK_SLAB, count);
+	}
+}
+
+void pcp_node_unpark(struct pcp_node *node, struct pcp_slab_link *dead)
+{
+	if (pcp_stack_seems_empty(&node->parked))
+		return;
+	list_lock(node);
+	unpark_locked(node, dead);
+	list_unlock(node);
+}
+
 static void put_back(struct pcp_node *node, struct pcp_slab *slab,
 		     struct pcp_slab_link *dead)
 {
-	bool empty;
-
 	list_lock(node);
-	empty = !pcp_slab_inuse(slab) && enough_partials(node);
-	if (!empty)
-		link_locked(node, slab);
+	settle_locked(node, slab, dead);
 	list_unlock(node);
-	if (empty)
-		retire(node, slab, dead);
 }
 
 /* Take from a slab the caller holds. The swap that leaves nothing free ends the
@@ -127,10 +179,12 @@ uint32_t pcp_node_take(struct pcp_node *node, uint32_t max, void **objs,
 
 	/* Stale is fine: whoever finds nothing grows, and another finds what
 	 * was linked meanwhile. */
-	if (!pcp_load(&node->nr_partial))
+	if (!pcp_load(&node->nr_partial) &&
+	    pcp_stack_seems_empty(&node->parked))
 		return 0;
 	pcp_slabs_init(&held);
 	list_lock(node);
+	unpark_locked(node, dead);
 	while (expected < max && !pcp_slabs_empty(&node->partial)) {
 		struct pcp_slab *slab = pcp_slab_of_list(node->partial.next);
 		uint32_t free = objects - pcp_slab_inuse(slab);
@@ -199,10 +253,19 @@ uint32_t pcp_node_grow(struct pcp_node *node, unsigned int number,
 static void link_or_retire(struct pcp_node *node, struct pcp_slab *slab,
 			   bool empty, struct pcp_slab_link *dead)
 {
-	if (empty && enough_partials(node))
+	if (empty && enough_partials(node)) {
 		retire(node, slab, dead);
-	else
+	} else if (!node->parking) {
 		put_back(node, slab, dead);
+	} else if (list_trylock(node)) {
+		settle_locked(node, slab, dead);
+		list_unlock(node);
+	} else {
+		PCP_HOOK(PCP_HOOK_PARK);
+		/* The slab is the stack's with this push: not touched after. */
+		pcp_stat_inc(&node->kind->stat, PCP_STAT_PARK_SLAB);
+		pcp_stack_push(&node->parked, &slab->park);
+	}
 }
 
 /* The lock is taken in one turn of the loop and released after it, which the
@@ -273,8 +336,10 @@ static uint32_t trim_some(struct pcp_node *node, uint32_t keep, uint32_t left,
 void pcp_node_trim(struct pcp_node *node, uint32_t keep,
 		   struct pcp_slab_link *dead)
 {
-	uint32_t left = pcp_load(&node->nr_partial);
+	uint32_t left;
 
+	pcp_node_unpark(node, dead);
+	left = pcp_load(&node->nr_partial);
 	while (left) {
 		uint32_t seen = trim_some(node, keep, left, dead);
 
@@ -333,6 +398,7 @@ void *pcp_node_take_built(struct pcp_node *node, struct pcp_slab_link *dead)
 	 * slab may be hidden from one by another's search. The lock is let go
 	 * between slabs. */
 	list_lock(node);
+	unpark_locked(node, dead);
 	list_waiting_locked(node);
 	left = node->nr_partial;
 	for (; left && !obj && !pcp_slabs_empty(&node->partial); left--) {

@@ -11,14 +11,17 @@
  *   partial -> empty   yes           lock, swap; unlink and retire it when
  *                                    there are enough partials, else it stays
  *   full -> empty      no            retire it when there are enough, else as
- *   full -> partial    no            below
- *                                    lock, look again, link or retire
+ *                                    below
+ *   full -> partial    no            try the lock: had, look again, link or
+ *                                    retire; busy, park
  *
  * Objects are taken from a listed slab by whoever has the list_lock. A slab is
  * *held* by the thread that unlinked it to take all its objects, or that created
  * it, until that thread found it full or put it back. A full slab is
  * nobody's: the free whose swap saw "full" has to link it, and holds it until
- * then. So at any time exactly one party may link a slab, and only a slab that
+ * then. Where the lock is busy it *parks* it instead, on a lock-free stack of the
+ * node, and the next one who takes the lock to look for slabs links it in its
+ * place; the stack is the holder until then. So at any time exactly one party may link a slab, and only a slab that
  * is linked, read under the lock, can be unlinked for death.
  *
  * A free that would empty a partial slab takes the lock *before* its swap:
@@ -45,16 +48,24 @@ struct pcp_node {
 	 * costs a detour. */
 	uint32_t nr_partial;
 	uint32_t min_partial;
+	bool parking; /* else frees wait for the lock */
 	struct pcp_kind *kind;
 	/* Rank PCP_RANK_DEATH, a leaf. Guards waiting and nr_waiting. */
 	struct pcp_lock death_lock;
 	struct pcp_slab_link waiting;
 	uint32_t nr_waiting; /* also read without the lock, as a hint */
+	/* Slabs to be linked, pushed by anyone, taken whole under the
+	 * list_lock: a popped one might be unmapped under another popper. */
+	struct pcp_stack parked;
 } PCP_ALIGNED(128);
 
 void pcp_node_init(struct pcp_node *node, struct pcp_kind *kind,
 		   uint32_t min_partial);
 void pcp_node_destroy(struct pcp_node *node);
+
+/* Link or retire what is parked, as everyone does who looks for slabs: for a
+ * caller that only wants it done. */
+void pcp_node_unpark(struct pcp_node *node, struct pcp_slab_link *dead);
 
 /* Take up to max objects from partial slabs. They may be unbuilt. Returns how
  * many. Takes the list_lock. Slabs that a free emptied meanwhile are retired

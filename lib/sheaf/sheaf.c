@@ -2,6 +2,8 @@
 /* Sheaves and the set of them. See sheaf.h. */
 #include <config.h>
 
+#include <string.h>
+
 #include "base/osmem.h"
 #include "sheaf/sheaf.h"
 
@@ -63,31 +65,34 @@ static struct pcp_sheaf *take_retired(struct pcp_sheaves *set)
 	return pcp_xchg(&set->retired, NULL);
 }
 
-static struct pcp_sheaf *reuse(struct pcp_sheaves *set)
+/* A retired sheaf of that capacity, or, oversize, of at least that. The list is
+ * taken whole and the rest put back; what retires meanwhile joins it. */
+static struct pcp_sheaf *reuse(struct pcp_sheaves *set, uint32_t capacity)
 {
-	struct pcp_sheaf *first = take_retired(set), *rest, *last;
+	struct pcp_sheaf *sheaf = take_retired(set), *found = NULL, *next;
+	bool oversize = capacity > set->capacity;
 
-	if (!first)
-		return NULL;
-	rest = last = pcp_sheaf_tail(first)->next;
-	if (!rest)
-		return first;
-	while (pcp_sheaf_tail(last)->next)
-		last = pcp_sheaf_tail(last)->next;
-	push_retired(set, rest, last);
-	return first;
+	for (; sheaf; sheaf = next) {
+		next = pcp_sheaf_tail(sheaf)->next;
+		if (!found && (oversize ? sheaf->capacity >= capacity
+					: sheaf->capacity == capacity))
+			found = sheaf;
+		else
+			push_retired(set, sheaf, sheaf);
+	}
+	return found;
 }
 
-struct pcp_sheaf *pcp_sheaf_new(struct pcp_sheaves *set)
+static struct pcp_sheaf *sheaf_new(struct pcp_sheaves *set, uint32_t capacity)
 {
-	struct pcp_sheaf *sheaf = reuse(set), *head;
+	struct pcp_sheaf *sheaf = reuse(set, capacity), *head;
 
 	if (sheaf)
 		return sheaf;
-	sheaf = pcp_meta_alloc(sheaf_bytes(set->capacity), PCP_CACHELINE);
+	sheaf = pcp_meta_alloc(sheaf_bytes(capacity), PCP_CACHELINE);
 	if (!sheaf)
 		return NULL;
-	sheaf->capacity = set->capacity;
+	sheaf->capacity = capacity;
 	sheaf->base = -1;
 	head = pcp_load(&set->all);
 	do
@@ -95,6 +100,30 @@ struct pcp_sheaf *pcp_sheaf_new(struct pcp_sheaves *set)
 	while (!pcp_cas(&set->all, &head, sheaf));
 	pcp_stat_inc(set->stat, PCP_STAT_SHEAF_ALLOC);
 	return sheaf;
+}
+
+struct pcp_sheaf *pcp_sheaf_new(struct pcp_sheaves *set)
+{
+	return sheaf_new(set, set->capacity);
+}
+
+struct pcp_sheaf *pcp_sheaf_new_oversize(struct pcp_sheaves *set,
+					 uint32_t capacity)
+{
+	return sheaf_new(set, capacity);
+}
+
+void pcp_sheaf_move(struct pcp_sheaf *to, struct pcp_sheaf *from)
+{
+	uint32_t have = pcp_sheaf_size(from), room = pcp_sheaf_room(to);
+	uint32_t n = have < room ? have : room, size = pcp_sheaf_size(to);
+
+	/* Out of the one before into the other, so that a child forked in
+	 * between loses objects instead of having them twice. */
+	pcp_sheaf_set_size(from, have - n);
+	memcpy(&to->objects[size], &from->objects[have - n],
+	       n * sizeof(*to->objects));
+	pcp_sheaf_set_size(to, size + n);
 }
 
 void pcp_sheaf_retire(struct pcp_sheaves *set, struct pcp_sheaf *sheaf)
@@ -161,5 +190,7 @@ void pcp_sheaves_sum(const struct pcp_sheaves *set,
 		sum->bytes += sheaf_bytes(sheaf->capacity);
 		sum->allocs += allocs;
 		sum->frees += frees;
+		if (pcp_load(&pcp_sheaf_tail(sheaf)->held))
+			sum->held += pcp_sheaf_size(sheaf);
 	}
 }

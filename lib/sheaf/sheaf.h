@@ -41,6 +41,7 @@ struct pcp_sheaf_tail {
 	struct pcp_sheaf *all;	/* next in the set */
 	struct pcp_sheaf *next; /* in the retired list or a private one */
 	bool dead;		/* being swept; drain lock */
+	bool held;		/* a user has it, prefilled */
 };
 
 /* Two sheaves of size 0 and capacity 0: empty and full at once, so that every
@@ -132,7 +133,7 @@ struct pcp_sheaves {
 	struct pcp_sheaf *retired; /* empty, to be used again or freed; taken
 				    * whole, so that no node is popped */
 	struct pcp_stat *stat;
-	uint32_t capacity; /* of every sheaf of the set */
+	uint32_t capacity; /* of every sheaf but those made oversize */
 };
 
 /* Capacities for which a sheaf fills whole cache lines. */
@@ -141,6 +142,14 @@ uint32_t pcp_sheaf_default_capacity(size_t object_size);
 /* An empty sheaf, owned by the caller: a retired one, or new. NULL: no
  * memory. */
 struct pcp_sheaf *pcp_sheaf_new(struct pcp_sheaves *set);
+
+/* The same for at least `capacity` objects, more than the set's. Such a sheaf
+ * must not get into a slot or barn. */
+struct pcp_sheaf *pcp_sheaf_new_oversize(struct pcp_sheaves *set,
+					 uint32_t capacity);
+
+/* Move objects from one sheaf to another, both the caller's, as many as fit. */
+void pcp_sheaf_move(struct pcp_sheaf *to, struct pcp_sheaf *from);
 
 /* The owner gives up an empty sheaf. Takes no lock. */
 void pcp_sheaf_retire(struct pcp_sheaves *set, struct pcp_sheaf *sheaf);
@@ -155,6 +164,7 @@ void pcp_sheaves_free_all(struct pcp_sheaves *set);
  * counted on those that are mains now. */
 struct pcp_sheaves_sum {
 	uint64_t sheaves, bytes, allocs, frees;
+	uint64_t held; /* objects in sheaves that users have */
 };
 void pcp_sheaves_sum(const struct pcp_sheaves *set,
 		     struct pcp_sheaves_sum *sum);

@@ -50,6 +50,7 @@ struct pcp_slab {
 	struct pcp_slab_link list;  /* partial list, death queue, or a private
 				     * list of whoever holds the slab */
 	struct pcp_slab_link all;   /* every slab of the cache */
+	struct pcp_stack_node park; /* in the node's park stack */
 	uint16_t next[] PCP_ALIGNED(PCP_SLAB_HEADER);
 };
 

@@ -5,6 +5,7 @@
  */
 #include <config.h>
 
+#include "base/options.h"
 #include "slab/check.h"
 #include "slot/stock.h"
 
@@ -60,21 +61,55 @@ void pcp_stock_flush(struct pcp_stock *stock, struct pcp_sheaf *sheaf,
 	pcp_stat_inc(&stock->kind.stat, PCP_STAT_SHEAF_FLUSH);
 }
 
+/* A part-filled sheaf joins the one that lies in the barn: together they make a
+ * full one and a rest, or one and an empty one. Returns what the caller still
+ * has to place. */
+static struct pcp_sheaf *put_partial(struct pcp_stock *stock,
+				     unsigned int node,
+				     struct pcp_sheaf *sheaf,
+				     struct pcp_slab_link *dead)
+{
+	struct pcp_barn *barn = &stock->barns[node];
+	struct pcp_sheaf *other = pcp_options.no_barn_refill
+					  ? NULL
+					  : pcp_barn_get_partial(barn);
+
+	if (other)
+		pcp_sheaf_move(sheaf, other);
+	if (other && !pcp_sheaf_size(other)) {
+		if (!pcp_barn_put_empty(barn, other))
+			pcp_sheaf_retire(&stock->sheaves, other);
+		other = NULL;
+	}
+	/* Now either sheaf is full and other the rest, or other is gone. */
+	if (other) {
+		struct pcp_sheaf *third = pcp_barn_put_partial(barn, other);
+
+		if (third) {
+			/* Another was faster; one rest is enough. */
+			pcp_stock_flush(stock, third, dead);
+			pcp_sheaf_retire(&stock->sheaves, third);
+		}
+		return sheaf;
+	}
+	if (pcp_sheaf_full(sheaf))
+		return sheaf;
+	return pcp_barn_put_partial(barn, sheaf);
+}
+
 void pcp_stock_put_sheaf(struct pcp_stock *stock, unsigned int node,
 			 struct pcp_sheaf *sheaf, struct pcp_slab_link *dead)
 {
 	struct pcp_barn *barn = &stock->barns[node];
 
-	if (pcp_sheaf_size(sheaf)) {
-		if (!pcp_sheaf_full(sheaf)) {
-			sheaf = pcp_barn_put_partial(barn, sheaf);
-			if (!sheaf)
-				return;
-		} else if (pcp_barn_put_full(barn, sheaf)) {
+	if (pcp_sheaf_size(sheaf) && !pcp_sheaf_full(sheaf)) {
+		sheaf = put_partial(stock, node, sheaf, dead);
+		if (!sheaf)
 			return;
-		}
-		pcp_stock_flush(stock, sheaf, dead);
 	}
+	if (pcp_sheaf_full(sheaf) && pcp_barn_put_full(barn, sheaf))
+		return;
+	pcp_stock_flush(stock, sheaf, dead);
 	if (!pcp_barn_put_empty(barn, sheaf))
 		pcp_sheaf_retire(&stock->sheaves, sheaf);
 }

@@ -31,10 +31,8 @@ static uint32_t take_from_node(struct pcp_stock *stock, unsigned int node,
 	return count;
 }
 
-/* Up to max built objects into objs[], from slabs, preferring a node. 0 with
- * *err: a constructor's value, or ENOMEM. */
-static uint32_t fill(struct pcp_stock *stock, unsigned int node, uint32_t max,
-		     void **objs, int *err)
+uint32_t pcp_stock_fill(struct pcp_stock *stock, unsigned int node,
+			uint32_t max, void **objs, int *err)
 {
 	struct pcp_slab_link dead;
 	uint32_t count, built;
@@ -106,7 +104,7 @@ static struct pcp_sheaf *get_stocked(struct pcp_stock *stock, long index,
 	sheaf = spare ? spare : to_fill(stock, index, barn);
 	if (!sheaf || pcp_sheaf_size(sheaf))
 		return sheaf;
-	count = fill(stock, node, sheaf->capacity, sheaf->objects, err);
+	count = pcp_stock_fill(stock, node, sheaf->capacity, sheaf->objects, err);
 	if (count) {
 		pcp_sheaf_set_size(sheaf, count);
 		pcp_stat_inc(&stock->kind.stat, PCP_STAT_SHEAF_REFILL);
@@ -172,7 +170,7 @@ void *pcp_stock_alloc(struct pcp_stock *stock, unsigned int node, int *err)
 	}
 	pcp_stat_inc(&stock->kind.stat, PCP_STAT_BYPASS);
 	obj = alloc_from_barn(stock, node);
-	if (!obj && !fill(stock, node, 1, &obj, err))
+	if (!obj && !pcp_stock_fill(stock, node, 1, &obj, err))
 		return pcp_stock_search(stock, err);
 	pcp_stat_inc(&stock->kind.stat, PCP_STAT_SLOW_ALLOC);
 	return obj;
@@ -194,7 +192,7 @@ static void *search_shared(struct pcp_stock *stock)
 	return obj;
 }
 
-void *pcp_stock_search(struct pcp_stock *stock, int *err)
+void *pcp_stock_find(struct pcp_stock *stock)
 {
 	uint64_t seen = pcp_load_acquire(&stock->drains);
 	void *obj = search_shared(stock);
@@ -215,6 +213,13 @@ void *pcp_stock_search(struct pcp_stock *stock, int *err)
 		sched_yield();
 		obj = search_shared(stock);
 	}
+	return obj;
+}
+
+void *pcp_stock_search(struct pcp_stock *stock, int *err)
+{
+	void *obj = pcp_stock_find(stock);
+
 	pcp_stat_inc(&stock->kind.stat,
 		     obj ? PCP_STAT_SLOW_ALLOC : PCP_STAT_ALLOC_FAIL);
 	if (obj)

@@ -72,9 +72,31 @@ void *pcp_stock_alloc(struct pcp_stock *stock, unsigned int node, int *err);
 /* One object where the slot's main had none. NULL with *err. */
 void *pcp_slot_alloc_slow(struct pcp_stock *stock, int *err);
 
-/* Last resort, *err being why nothing could be built: any built object in
- * partial and waiting slabs, barns and, by a drain that concurrent failures
- * share, slots. NULL: there is none. */
+/* Up to max built objects into objs[], from slabs, preferring a node. 0 with
+ * *err: a constructor's value, or ENOMEM. */
+uint32_t pcp_stock_fill(struct pcp_stock *stock, unsigned int node,
+			uint32_t max, void **objs, int *err);
+
+/* A sheaf of at least n objects that are the caller's to take, for a user to
+ * hold. NULL with *err; then nothing was lost. */
+struct pcp_sheaf *pcp_stock_prefill(struct pcp_stock *stock, uint32_t n,
+				    int *err);
+
+/* The same with a sheaf the user holds. Returns the one to go on with, which has
+ * no fewer objects than before; *err is 0 or why it has less than n. */
+struct pcp_sheaf *pcp_stock_refill(struct pcp_stock *stock,
+				   struct pcp_sheaf *sheaf, uint32_t n,
+				   int *err);
+
+/* The user gives a sheaf back. */
+void pcp_stock_return(struct pcp_stock *stock, struct pcp_sheaf *sheaf);
+
+/* Last resort: any built object in partial and waiting slabs, barns and, by a
+ * drain that concurrent failures share, slots. NULL: there is none. */
+void *pcp_stock_find(struct pcp_stock *stock);
+
+/* The same for an allocation, *err being why nothing could be built, and counts
+ * how that ended. */
 void *pcp_stock_search(struct pcp_stock *stock, int *err);
 
 /* Objects the caller owns go back to their slabs, past slots and barns; objs[]
