@@ -51,6 +51,8 @@
 #define FULL_PUT_BACK	4	/* a refill puts back what it left full, too */
 #define ANYONE_LINKS	5	/* a free that saw no "full" links, too */
 #define FLAG_AFTER_CAS	6	/* on_list is read after the CAS, not before */
+#define TOUCH_PARKED	7	/* a free looks at the slab it has parked */
+#define JUDGE_UNLISTED	8	/* a free retires what it emptied off the list */
 
 #define REACHED(n)	assert(REACH != (n))
 
@@ -371,7 +373,11 @@ given_locked:
 			:: REACHED(9); unlink_slab(); queue_for_death()
 			:: true			/* too few: stays */
 			fi
-		:: h != NONE && want == 0 && !listed -> REACHED(10)
+		:: h != NONE && want == 0 && !listed ->
+			REACHED(10)
+#if FAULT == JUDGE_UNLISTED
+			; queue_for_death()
+#endif
 		:: h != NONE && want != 0 -> REACHED(11)
 		fi;
 		listed = 0
@@ -401,9 +407,19 @@ given_full:	/* [link_or_retire]: only the CAS that saw "full" is here */
 			REACHED(12);
 			assert(!on_list && !parked && !queued);
 			parked = 1;	/* list_lock is contended */
+#if FAULT != TOUCH_PARKED
 			goto next_call
+#endif
 		fi
 	}
+#if FAULT == TOUCH_PARKED
+	atomic {
+		if
+		:: list_lock != _pid -> alive(); goto next_call
+		:: else
+		fi
+	}
+#endif
 	link_slab();
 	unlock();
 	goto next_call;

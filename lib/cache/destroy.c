@@ -8,17 +8,19 @@
 #include "cache/cache.h"
 #include "slab/arena.h"
 
-/* All objects are where pcpool can see them, so none is out. In a forked child
- * objects may be out for ever in the hands of threads that do not exist: there
- * only what was handed out counts. */
+/* All objects are where pcpool can see them, so none is out, and no user has a
+ * sheaf, be it empty. In a forked child objects and sheaves may be out for ever
+ * in the hands of threads that do not exist: there only what was handed out
+ * counts. */
 static bool idle(struct pcpool_cache *cache)
 {
+	bool forked = pcp_cache_forked(cache);
 	struct pcp_book book;
 
-	if (!pcp_cache_forked(cache))
-		return !pcp_kind_inuse(&cache->stock.kind);
+	if (!forked && pcp_kind_inuse(&cache->stock.kind))
+		return false;
 	pcp_stock_book(&cache->stock, &book, false);
-	return !book.live;
+	return !(forked ? book.live : book.held);
 }
 
 /* Every slab, wherever it is linked: nobody else reaches any of them. The lock

@@ -110,7 +110,15 @@ struct pcp_sheaf *pcp_sheaf_new(struct pcp_sheaves *set)
 struct pcp_sheaf *pcp_sheaf_new_oversize(struct pcp_sheaves *set,
 					 uint32_t capacity)
 {
-	return sheaf_new(set, capacity);
+	uint32_t rounded = 2 * set->capacity;
+
+	/* Few sizes, so that those given up serve again: they are freed by a
+	 * shrink only. */
+	while (rounded < capacity)
+		rounded *= 2;
+	return sheaf_new(set, rounded < PCP_SHEAF_SIZE_MASK
+				      ? rounded
+				      : PCP_SHEAF_SIZE_MASK);
 }
 
 void pcp_sheaf_move(struct pcp_sheaf *to, struct pcp_sheaf *from)
@@ -190,7 +198,9 @@ void pcp_sheaves_sum(const struct pcp_sheaves *set,
 		sum->bytes += sheaf_bytes(sheaf->capacity);
 		sum->allocs += allocs;
 		sum->frees += frees;
-		if (pcp_load(&pcp_sheaf_tail(sheaf)->held))
-			sum->held += pcp_sheaf_size(sheaf);
+		if (pcp_load(&pcp_sheaf_tail(sheaf)->held)) {
+			sum->held++;
+			sum->held_objects += pcp_sheaf_size(sheaf);
+		}
 	}
 }

@@ -164,7 +164,8 @@ void pcp_sheaves_free_all(struct pcp_sheaves *set);
  * counted on those that are mains now. */
 struct pcp_sheaves_sum {
 	uint64_t sheaves, bytes, allocs, frees;
-	uint64_t held; /* objects in sheaves that users have */
+	uint64_t held; /* sheaves that users have */
+	uint64_t held_objects;
 };
 void pcp_sheaves_sum(const struct pcp_sheaves *set,
 		     struct pcp_sheaves_sum *sum);

@@ -58,7 +58,8 @@ void pcp_stock_book(struct pcp_stock *stock, struct pcp_book *book, bool out)
 	pcp_lock(&stock->drain_lock);
 	count_cached(stock, book);
 	pcp_sheaves_sum(&stock->sheaves, &sum);
-	book->cached += sum.held;
+	book->held = sum.held;
+	book->cached += sum.held_objects;
 	count_slabs(stock, book, out);
 	book->alloc_fast = pcp_stat_sum(stat, PCP_STAT_FAST_ALLOC) + sum.allocs;
 	book->free_fast = pcp_stat_sum(stat, PCP_STAT_FAST_FREE) + sum.frees;

@@ -10,6 +10,7 @@ struct pcp_book {
 	uint64_t alloc_slow, free_slow;
 	uint64_t live;	  /* handed out and not given back */
 	uint64_t cached;  /* in sheaves that slots, barns and users hold */
+	uint64_t held;	  /* sheaves that users have */
 	uint64_t inuse;	  /* out of their slabs */
 	uint64_t out;	  /* built, and marked as out of their slabs */
 	uint64_t slabs, partial, waiting;

@@ -35,12 +35,12 @@ static bool oversize(const struct pcp_stock *stock,
 }
 
 static void top_up_from_barn(struct pcp_stock *stock, unsigned int node,
-			     struct pcp_sheaf *sheaf,
+			     struct pcp_sheaf *sheaf, uint32_t want,
 			     struct pcp_slab_link *dead)
 {
 	struct pcp_barn *barn = &stock->barns[node];
 
-	while (pcp_sheaf_room(sheaf)) {
+	while (pcp_sheaf_size(sheaf) < want) {
 		struct pcp_sheaf *donor = pcp_barn_get_partial(barn);
 
 		if (!donor)
@@ -57,21 +57,22 @@ static void top_up_from_barn(struct pcp_stock *stock, unsigned int node,
  * errno value. */
 static int top_up(struct pcp_stock *stock, struct pcp_sheaf *sheaf, uint32_t n)
 {
+	/* An oversize sheaf may have room for far more than is wanted. */
+	uint32_t want = oversize(stock, sheaf) ? n : sheaf->capacity;
 	unsigned int node = pcp_this_node();
 	struct pcp_slab_link dead;
 	int err = 0;
 
 	pcp_slabs_init(&dead);
 	if (!pcp_options.no_barn_refill && !stock->bypass)
-		top_up_from_barn(stock, node, sheaf, &dead);
+		top_up_from_barn(stock, node, sheaf, want, &dead);
 	while (pcp_sheaf_size(sheaf) < n) {
 		uint32_t size = pcp_sheaf_size(sheaf);
 		uint32_t count = 0;
 		void *obj;
 
 		if (!err)
-			count = pcp_stock_fill(stock, node,
-					       sheaf->capacity - size,
+			count = pcp_stock_fill(stock, node, want - size,
 					       &sheaf->objects[size], &err);
 		if (count) {
 			pcp_sheaf_set_size(sheaf, size + count);
@@ -107,17 +108,16 @@ static struct pcp_sheaf *pick(struct pcp_stock *stock)
 	return sheaf ? sheaf : pcp_sheaf_new(&stock->sheaves);
 }
 
-/* A sheaf that is the caller's goes where it is of most use. */
-static void place(struct pcp_stock *stock, struct pcp_sheaf *sheaf)
+/* A sheaf that is the caller's goes where it is of most use. Returns whether that
+ * was the slot's spare. */
+static bool place(struct pcp_stock *stock, struct pcp_sheaf *sheaf)
 {
 	long index = pcp_this_index();
 	struct pcp_slab_link dead;
 
 	if (!oversize(stock, sheaf) && pcp_slot_usable(stock, index) &&
-	    pcp_slot_commit(stock, index, PCP_SPARE, NULL, sheaf)) {
-		pcp_stat_inc(&stock->kind.stat, PCP_STAT_RETURN_FAST);
-		return;
-	}
+	    pcp_slot_commit(stock, index, PCP_SPARE, NULL, sheaf))
+		return true;
 	pcp_slabs_init(&dead);
 	if (stock->bypass || oversize(stock, sheaf)) {
 		pcp_stock_flush(stock, sheaf, &dead);
@@ -126,7 +126,7 @@ static void place(struct pcp_stock *stock, struct pcp_sheaf *sheaf)
 		pcp_stock_put_sheaf(stock, pcp_this_node(), sheaf, &dead);
 	}
 	pcp_stock_bury(stock, &dead, false);
-	pcp_stat_inc(&stock->kind.stat, PCP_STAT_RETURN_SLOW);
+	return false;
 }
 
 struct pcp_sheaf *pcp_stock_prefill(struct pcp_stock *stock, uint32_t n,
@@ -188,5 +188,7 @@ struct pcp_sheaf *pcp_stock_refill(struct pcp_stock *stock,
 void pcp_stock_return(struct pcp_stock *stock, struct pcp_sheaf *sheaf)
 {
 	take_back(stock, sheaf);
-	place(stock, sheaf);
+	pcp_stat_inc(&stock->kind.stat, place(stock, sheaf)
+						? PCP_STAT_RETURN_FAST
+						: PCP_STAT_RETURN_SLOW);
 }

@@ -107,6 +107,39 @@ static void works_again(struct pcpool_cache *cache)
 	sheet_balanced(&sheet);
 }
 
+/* A prefilled sheaf, with `live` objects out elsewhere: what was promised does
+ * not need memory. */
+static void try_sheaf(struct steps *steps, struct pcpool_cache *cache,
+		      uint64_t live)
+{
+	unsigned int n = (unsigned int)(1 + MANY / 10 / (size / 200 + 1));
+	struct pcpool_sheaf *sheaf;
+	static void *objs[MANY];
+	int err;
+
+	errno = 0;
+	sheaf = pcpool_sheaf_prefill(cache, n);
+	if (!sheaf) {
+		step_failed(steps, errno);
+		at_rest(cache, live);
+		return;
+	}
+	err = pcpool_sheaf_refill(cache, &sheaf, 2 * n);
+	if (err)
+		step_failed(steps, err);
+	n = err ? n : 2 * n;
+	expect_cmp(pcpool_sheaf_size(sheaf), >=, n);
+	for (unsigned int i = 0; i < n; i++) {
+		objs[i] = pcpool_sheaf_alloc(cache, sheaf);
+		expect(objs[i]);
+		sheet_pattern_check(objs[i], size);
+	}
+	at_rest(cache, live + n);
+	pcpool_sheaf_return(cache, sheaf);
+	give(cache, objs, n);
+	at_rest(cache, live);
+}
+
 /* All of a cache's life. */
 static void life(struct steps *steps)
 {
@@ -123,6 +156,7 @@ static void life(struct steps *steps)
 		at_rest(cache, n + m);
 		give(cache, more, m);
 		at_rest(cache, n);
+		try_sheaf(steps, cache, n);
 		if (n)
 			expect_eq(pcpool_discard(cache, objs[--n]), 0);
 		try_shrink(steps, cache);

@@ -5,6 +5,7 @@
  */
 #include <pcpool/pcpool.h>
 #include <pcpool/stats.h>
+#include <pcpool/sheaf.h>
 #include <pcpool/percpu.h>
 #include <pcpool/cache.h>
 #include <pcpool/pcpool.h>
@@ -25,6 +26,7 @@ int UNIT(uint64_t *wide, uint32_t *narrow)
 	return attr.attr_size == same.attr_size &&
 	       PCPOOL_SIZE_MAX > PCPOOL_PERCPU_SIZE_MAX &&
 	       PCPOOL_ALIGN_MAX > PCPOOL_PERCPU_ALIGN_MAX &&
+	       PCPOOL_SHEAF_PREFILL_MAX > PCPOOL_SHEAF_CAPACITY_MAX &&
 	       PCPOOL_SHEAF_CAPACITY_MAX > 1U &&
 	       (PCPOOL_CHECK & PCPOOL_DTOR_ON_FREE) == 0U;
 }

@@ -17,8 +17,9 @@ struct shape {
 	struct pcpool_cache *cache;
 	struct sheet sheet;
 	size_t size;
-	/* Objects on their way from one thread to another. */
+	/* Objects, and a sheaf, on their way from one thread to another. */
 	_Atomic(void *) box[BOXES];
+	_Atomic(struct pcpool_sheaf *) sheaf;
 };
 
 struct round {
@@ -37,6 +38,9 @@ struct holding {
 	struct rng rng;
 	unsigned int n[CACHES];
 	void *objs[CACHES][HELD];
+	struct pcpool_sheaf *sheaf[CACHES];
+	/* What cannot fail to be in it. */
+	unsigned int promised[CACHES];
 	unsigned long long done, refused;
 };
 
@@ -159,9 +163,83 @@ static void op_pass_on(struct holding *h, unsigned int c)
 		take(h, c, obj);
 }
 
+/* --- prefilled sheaves ---------------------------------------------------------- */
+
+/* Mostly what a sheaf holds anyway, now and then far more. */
+static unsigned int some_number(struct holding *h)
+{
+	return rng_below(&h->rng, rng_below(&h->rng, 32) ? 24 : 260);
+}
+
+static void op_prefill(struct holding *h, unsigned int c)
+{
+	unsigned int n = some_number(h);
+
+	if (h->sheaf[c])
+		return;
+	h->sheaf[c] = pcpool_sheaf_prefill(h->round->shape[c].cache, n);
+	if (!h->sheaf[c]) {
+		refused(h, errno);
+		return;
+	}
+	expect_cmp(pcpool_sheaf_size(h->sheaf[c]), >=, n);
+	h->promised[c] = n;
+}
+
+static void op_sheaf_refill(struct holding *h, unsigned int c)
+{
+	unsigned int n = some_number(h), size;
+	int err;
+
+	if (!h->sheaf[c])
+		return;
+	size = pcpool_sheaf_size(h->sheaf[c]);
+	err = pcpool_sheaf_refill(h->round->shape[c].cache, &h->sheaf[c], n);
+	expect_cmp(pcpool_sheaf_size(h->sheaf[c]), >=, size);
+	if (err) {
+		refused(h, err);
+		return;
+	}
+	expect_cmp(pcpool_sheaf_size(h->sheaf[c]), >=, n);
+	if (h->promised[c] < n)
+		h->promised[c] = n;
+}
+
+static void op_sheaf_alloc(struct holding *h, unsigned int c)
+{
+	void *obj;
+
+	if (!h->sheaf[c] || h->n[c] == HELD)
+		return;
+	obj = pcpool_sheaf_alloc(h->round->shape[c].cache, h->sheaf[c]);
+	if (obj) {
+		take(h, c, obj);
+		h->promised[c] -= h->promised[c] > 0;
+	} else {
+		expect_errno(ENOENT);
+		expect_eq(h->promised[c], 0);
+	}
+}
+
+static void op_sheaf_return(struct holding *h, unsigned int c)
+{
+	pcpool_sheaf_return(h->round->shape[c].cache, h->sheaf[c]);
+	h->sheaf[c] = NULL;
+}
+
+/* Swap sheaves with whoever comes by; to have none is fine. */
+static void op_sheaf_pass_on(struct holding *h, unsigned int c)
+{
+	h->sheaf[c] = atomic_exchange(&h->round->shape[c].sheaf, h->sheaf[c]);
+	h->promised[c] = pcpool_sheaf_size(h->sheaf[c]);
+}
+
 static void (*const ops[])(struct holding *, unsigned int) = {
-	op_alloc, op_alloc, op_free,	   op_free,	 op_pair,    op_pair,
-	op_pair,  op_pair,  op_alloc_bulk, op_free_bulk, op_pass_on, op_pass_on,
+	op_alloc,	op_alloc,	op_free,	 op_free,
+	op_pair,	op_pair,	op_pair,	 op_pair,
+	op_alloc_bulk,	op_free_bulk,	op_pass_on,	 op_pass_on,
+	op_prefill,	op_sheaf_alloc, op_sheaf_alloc,	 op_sheaf_refill,
+	op_sheaf_return, op_sheaf_pass_on,
 };
 
 /* --- signals
@@ -218,9 +296,11 @@ static void work(struct round *round, unsigned int id)
 	}
 	if (id < MOVED)
 		atomic_store(&round->tid[id], 0);
-	for (unsigned int c = 0; c < CACHES; c++)
+	for (unsigned int c = 0; c < CACHES; c++) {
+		op_sheaf_return(h, c);
 		while (h->n[c])
 			op_free_bulk(h, c);
+	}
 	atomic_fetch_add(&round->done, h->done);
 	atomic_fetch_add(&round->refused, h->refused);
 	free(h);
@@ -310,6 +390,7 @@ static void end_shape(struct round *round, struct shape *shape)
 
 	for (int i = 0; i < BOXES; i++)
 		pcpool_free(shape->cache, atomic_load(&shape->box[i]));
+	pcpool_sheaf_return(shape->cache, atomic_load(&shape->sheaf));
 	stats = stats_of(shape->cache);
 	expect_eq(stats.live, 0);
 	expect_eq(stats.objects, stats.cached);
@@ -319,9 +400,18 @@ static void end_shape(struct round *round, struct shape *shape)
 	round->load->retries += stats.drain_retry;
 	round->load->drains += stats.drain;
 	expect_eq(stats.drain_fail, 0);
+	round->load->prefills += stats.sheaf_prefill_fast +
+				 stats.sheaf_prefill_slow +
+				 stats.sheaf_prefill_oversize;
+	round->load->returns +=
+		stats.sheaf_return_fast + stats.sheaf_return_slow;
+	expect_eq(round->load->prefills, round->load->returns);
+	round->load->parks += stats.park_slab;
 	if (round->load->seed % 2) {
 		expect_eq(pcpool_cache_shrink(shape->cache), 0);
-		expect_eq(stats_of(shape->cache).slabs, 0);
+		stats = stats_of(shape->cache);
+		expect_eq(stats.slabs, 0);
+		expect_eq(stats.park_slab, stats.unpark_slab);
 		sheet_balanced(&shape->sheet);
 	}
 	destroy_balanced(shape->cache, &shape->sheet);
@@ -438,7 +528,9 @@ void load_options(struct load *load, unsigned int *seconds, int argc,
 void load_print(const struct load *load)
 {
 	printf("%s mode: %llu objects handed out, %llu refused, %llu drains, "
-	       "%llu slots closed again, %llu sections aborted, %llu signals\n",
+	       "%llu slots closed again, %llu sections aborted, %llu signals, "
+	       "%llu sheaves prefilled, %llu slabs parked\n",
 	       pcpool_mode(), load->done, load->refused, load->drains,
-	       load->retries, load->aborts, load->signals);
+	       load->retries, load->aborts, load->signals, load->prefills,
+	       load->parks);
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * The load that the stress programs put on: threads that take, give, pass on
- * and discard objects of several caches at random, each object under an owner
- * stamp, while others shrink and read statistics all the time.
+ * and discard objects of several caches at random, also by prefilled sheaves,
+ * each object under an owner stamp, while others shrink and read statistics all
+ * the time.
  */
 #ifndef PCP_TESTS_STRESS_LOAD_H
 #define PCP_TESTS_STRESS_LOAD_H
@@ -28,6 +29,9 @@ struct load {
 	unsigned long long drains;
 	unsigned long long retries;
 	unsigned long long signals;
+	unsigned long long prefills; /* sheaves handed out */
+	unsigned long long returns;
+	unsigned long long parks;
 };
 
 #define LOAD_INIT                                                              \

@@ -31,6 +31,8 @@ static const char *const names[PCP_HOOK_COUNT] = {
 	[PCP_HOOK_SLAB_GIVE] = "slab-give",
 	[PCP_HOOK_LIST_LOCKED] = "list-locked",
 	[PCP_HOOK_GROW_UNPUBLISHED] = "grow-unpublished",
+	[PCP_HOOK_PARK] = "park",
+	[PCP_HOOK_UNPARKED] = "unparked",
 };
 
 /* Steps that only rseq mode has. */

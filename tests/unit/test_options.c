@@ -37,6 +37,18 @@ START_TEST(test_each_key)
 	expect_eq(pcp_options.debug, 1);
 	expect_eq(pcp_options_parse("debug:off"), 0);
 	expect_eq(pcp_options.debug, 0);
+	/* On unless said otherwise. */
+	expect_eq(pcp_options.no_parking, 0);
+	expect_eq(pcp_options_parse("parking:off"), 0);
+	expect_eq(pcp_options.no_parking, 1);
+	expect_eq(pcp_options_parse("parking:on"), 0);
+	expect_eq(pcp_options.no_parking, 0);
+	expect_eq(pcp_options.no_barn_refill, 0);
+	expect_eq(pcp_options_parse("barn_refill:off"), 0);
+	expect_eq(pcp_options.no_barn_refill, 1);
+	expect_eq(pcp_options.no_parking, 0);
+	expect_eq(pcp_options_parse("barn_refill:on"), 0);
+	expect_eq(pcp_options.no_barn_refill, 0);
 }
 END_TEST
 
@@ -63,41 +75,17 @@ END_TEST
 START_TEST(test_refused)
 {
 	static const char *const bad[] = {
-		"mode",
-		"mode:",
-		"mode:x",
-		"mode:LOCK",
-		"mode:lockx",
-		"mode: lock",
-		" mode:lock",
-		"Mode:lock",
-		"mode:0",
-		"mode:lock:",
-		"slots:0",
-		"slots:-1",
-		"slots:+4",
-		"slots: 4",
-		"slots:4 ",
-		"slots:0x10",
-		"slots:4097",
-		"slots:4.5",
-		"slots:1e2",
-		"nodes:65",
-		"sheaf:1025",
-		"sheaf:0",
-		"debug:1",
-		"debug:yes",
-		"slots:99999999999999999999999999",
-		"slots:4294967297",
-		"slots:18446744073709551617",
-		"index:hint",
-		"unknown:1",
-		":",
-		"::",
-		"\n",
-		"mode=lock",
-		"%s%n:1",
-		"mode:%s%n",
+		"mode",	      "mode:",	    "mode:x",	  "mode:LOCK",
+		"mode:lockx", "mode: lock", " mode:lock", "Mode:lock",
+		"mode:0",     "mode:lock:", "slots:0",	  "slots:-1",
+		"slots:+4",   "slots: 4",   "slots:4 ",	  "slots:0x10",
+		"slots:4097", "slots:4.5",  "slots:1e2",  "nodes:65",
+		"sheaf:1025", "sheaf:0",    "debug:1",	  "debug:yes",
+		"slots:99999999999999999999999999",	  "slots:4294967297",
+		"slots:18446744073709551617",		  "index:hint",
+		"unknown:1",  ":",	    "::",	  "\n",
+		"mode=lock",  "%s%n:1",	    "mode:%s%n",  "parking:1",
+		"parking:",   "barn_refill:no",
 	};
 
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {

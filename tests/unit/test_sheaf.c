@@ -383,6 +383,94 @@ START_TEST(test_threads)
 }
 END_TEST
 
+/* --- sheaves for users ------------------------------------------------------ */
+
+START_TEST(test_move)
+{
+	for (uint32_t had = 0; had <= CAPACITY; had++) {
+		for (uint32_t more = 0; more <= CAPACITY; more++) {
+			struct pcp_sheaf *to = must_new(), *from = must_new();
+			uint32_t sum = had + more;
+			uint32_t fits = sum < CAPACITY ? sum : CAPACITY;
+
+			for (uint32_t i = 0; i < had; i++)
+				pcp_sheaf_push(to, object(i));
+			for (uint32_t i = 0; i < more; i++)
+				pcp_sheaf_push(from, object(100 + i));
+			pcp_sheaf_move(to, from);
+			expect_eq(pcp_sheaf_size(to), fits);
+			expect_eq(pcp_sheaf_size(from), sum - fits);
+			/* The last ones moved, in their order. */
+			for (uint32_t i = 0; i < fits; i++)
+				expect(to->objects[i] ==
+				       (i < had ? object(i)
+						: object(100 + sum - fits + i -
+							 had)));
+			for (uint32_t i = 0; i < sum - fits; i++)
+				expect(from->objects[i] == object(100 + i));
+			pcp_sheaf_set_size(to, 0);
+			pcp_sheaf_set_size(from, 0);
+			pcp_sheaf_retire(&set, to);
+			pcp_sheaf_retire(&set, from);
+		}
+	}
+	expect_eq(sum_now().sheaves, 2);
+}
+END_TEST
+
+/* An oversize sheaf never serves as a plain one, nor the other way round. */
+START_TEST(test_oversize)
+{
+	static const uint32_t sizes[] = { CAPACITY + 1, 100, 777, 65535 };
+	struct pcp_sheaf *plain = must_new(), *large;
+
+	pcp_sheaf_retire(&set, plain);
+	for (unsigned int i = 0; i < PCP_ARRAY_SIZE(sizes); i++) {
+		large = pcp_sheaf_new_oversize(&set, sizes[i]);
+		expect(large && large != plain);
+		expect_cmp(large->capacity, >=, sizes[i]);
+		expect_cmp(large->capacity, <=, PCP_SHEAF_SIZE_MASK);
+		expect_cmp(large->capacity, <, 2 * sizes[i] + CAPACITY);
+		pcp_sheaf_set_size(large, sizes[i]);
+		expect_eq(pcp_sheaf_size(large), sizes[i]);
+		pcp_sheaf_set_size(large, 0);
+		pcp_sheaf_retire(&set, large);
+		expect(pcp_sheaf_new_oversize(&set, sizes[i]) == large);
+		pcp_sheaf_retire(&set, large);
+		expect(must_new() == plain);
+		pcp_sheaf_retire(&set, plain);
+	}
+	expect_eq(sum_now().sheaves, 1 + PCP_ARRAY_SIZE(sizes));
+	/* Each number once: few sheaves serve. */
+	for (uint32_t n = CAPACITY + 1; n < 700; n++) {
+		large = pcp_sheaf_new_oversize(&set, n);
+		expect(large);
+		pcp_sheaf_retire(&set, large);
+	}
+	expect_cmp(sum_now().sheaves, <, 20);
+	pcp_sheaves_sweep(&set);
+	expect_eq(sum_now().sheaves, 0);
+}
+END_TEST
+
+START_TEST(test_held)
+{
+	struct pcp_sheaf *a = must_new(), *b = must_new();
+
+	pcp_sheaf_push(a, object(1));
+	pcp_sheaf_push(a, object(2));
+	pcp_sheaf_push(b, object(3));
+	expect_eq(sum_now().held, 0);
+	expect_eq(sum_now().held_objects, 0);
+	pcp_sheaf_tail(a)->held = true;
+	expect_eq(sum_now().held, 1);
+	expect_eq(sum_now().held_objects, 2);
+	pcp_sheaf_set_size(a, 0);
+	expect_eq(sum_now().held, 1);
+	expect_eq(sum_now().held_objects, 0);
+}
+END_TEST
+
 int main(void)
 {
 	TCase *tc = suite_case("sheaf", 60);
@@ -398,6 +486,9 @@ int main(void)
 	tcase_add_test(tc, test_no_memory);
 	tcase_add_test(tc, test_reuse);
 	tcase_add_test(tc, test_sweep);
+	tcase_add_test(tc, test_move);
+	tcase_add_test(tc, test_oversize);
+	tcase_add_test(tc, test_held);
 	tcase_add_test(tc, test_threads);
 	return suite_run(tc);
 }

@@ -9,6 +9,8 @@
 
 #include "slot_fixture.h"
 
+#include "base/options.h"
+
 #if PCP_HAVE_RSEQ
 #include <sys/rseq.h>
 #endif
@@ -253,18 +255,19 @@ START_TEST(test_put_sheaf)
 
 	pcp_stock_put_sheaf(stock, 0, a, &dead);
 	expect(barn->partial == a);
-	/* The one that lay there is emptied, and kept as an empty one. */
+	/* The one that lay there joins it, and is kept as an empty one. */
 	pcp_stock_put_sheaf(stock, 0, b, &dead);
 	expect(barn->partial == b);
+	expect_eq(pcp_sheaf_size(b), 3);
 	expect_eq(pcp_sheaf_size(a), 0);
 	expect_eq(barn->nr_empty, 1);
-	expect_eq(count(PCP_STAT_SHEAF_FLUSH), 1);
+	expect_eq(count(PCP_STAT_SHEAF_FLUSH), 0);
 	for (unsigned int i = 0; i < PCP_BARN_FULL + 3; i++)
 		pcp_stock_put_sheaf(stock, 0, stocked(CAPACITY), &dead);
 	expect_eq(barn->nr_full, PCP_BARN_FULL);
 	/* No room: emptied into the slabs. */
 	expect_eq(barn->nr_empty, 4);
-	expect_eq(book_check(stock, 0).cached, 2 + PCP_BARN_FULL * CAPACITY);
+	expect_eq(book_check(stock, 0).cached, 3 + PCP_BARN_FULL * CAPACITY);
 	for (unsigned int i = 0; i < PCP_BARN_EMPTY; i++)
 		pcp_stock_put_sheaf(stock, 0, stocked(0), &dead);
 	expect_eq(barn->nr_empty, PCP_BARN_EMPTY);
@@ -275,7 +278,156 @@ START_TEST(test_put_sheaf)
 }
 END_TEST
 
-/* --- in between ----------------------------------------------------------- */
+/* Two part-filled sheaves of every size make one part-filled, or a full one and
+ * a rest; no object goes to the slabs while there is room. */
+START_TEST(test_put_partials)
+{
+	struct pcp_barn *barn = &stock->barns[0];
+	uint32_t first = (uint32_t)_i;
+
+	for (uint32_t second = 1; second < CAPACITY; second++) {
+		uint32_t sum = first + second;
+		uint64_t flushes = count(PCP_STAT_SHEAF_FLUSH);
+
+		pcp_stock_put_sheaf(stock, 0, stocked(first), &dead);
+		pcp_stock_put_sheaf(stock, 0, stocked(second), &dead);
+		expect_eq(barn->nr_full, sum / CAPACITY);
+		expect_eq(barn->nr_empty, sum > CAPACITY ? 0 : 1);
+		expect_eq(!barn->partial, sum == CAPACITY);
+		if (barn->partial)
+			expect_eq(pcp_sheaf_size(barn->partial),
+				  sum % CAPACITY);
+		expect_eq(book_check(stock, 0).cached, sum);
+		expect_eq(book_check(stock, 0).sheaves, 2);
+		expect_eq(count(PCP_STAT_SHEAF_FLUSH), flushes);
+		pcp_stock_empty_barns(stock, &dead);
+		expect_eq(book_check(stock, 0).sheaves, 0);
+	}
+}
+END_TEST
+
+/* With a barn full of full sheaves, what became full goes to the slabs. */
+START_TEST(test_put_partials_no_room)
+{
+	struct pcp_barn *barn = &stock->barns[0];
+
+	for (unsigned int i = 0; i < PCP_BARN_FULL; i++)
+		pcp_stock_put_sheaf(stock, 0, stocked(CAPACITY), &dead);
+	pcp_stock_put_sheaf(stock, 0, stocked(CAPACITY - 1), &dead);
+	pcp_stock_put_sheaf(stock, 0, stocked(2), &dead);
+	expect_eq(count(PCP_STAT_SHEAF_FLUSH), 1);
+	expect_eq(barn->nr_full, PCP_BARN_FULL);
+	expect_eq(barn->nr_empty, 1);
+	expect_eq(pcp_sheaf_size(barn->partial), 1);
+	expect_eq(book_check(stock, 0).cached, PCP_BARN_FULL * CAPACITY + 1);
+	pcp_stock_empty_barns(stock, &dead);
+}
+END_TEST
+
+/* barn_refill:off: the one that lay there is emptied. */
+START_TEST(test_put_partials_apart)
+{
+	struct pcp_barn *barn = &stock->barns[0];
+	struct pcp_sheaf *a = stocked(1), *b = stocked(2);
+
+	pcp_options.no_barn_refill = 1;
+	pcp_stock_put_sheaf(stock, 0, a, &dead);
+	pcp_stock_put_sheaf(stock, 0, b, &dead);
+	pcp_options.no_barn_refill = 0;
+	expect(barn->partial == b);
+	expect_eq(pcp_sheaf_size(b), 2);
+	expect_eq(pcp_sheaf_size(a), 0);
+	expect_eq(barn->nr_empty, 1);
+	expect_eq(count(PCP_STAT_SHEAF_FLUSH), 1);
+	book_check(stock, 0);
+}
+END_TEST
+
+/* While two sheaves become one, another thread puts a third. */
+static void overtake(enum pcp_hook_id id)
+{
+	if (id != PCP_HOOK_BARN_RESERVED)
+		return;
+	pcp_hook_set(NULL);
+	expect(!pcp_barn_put_partial(&stock->barns[0], stocked(4)));
+}
+
+START_TEST(test_put_partials_overtaken)
+{
+	struct pcp_barn *barn = &stock->barns[0];
+	struct pcp_sheaf *a = stocked(1), *b = stocked(2);
+
+	pcp_stock_put_sheaf(stock, 0, a, &dead);
+	pcp_hook_set(overtake);
+	pcp_stock_put_sheaf(stock, 0, b, &dead);
+	expect(barn->partial == b);
+	expect_eq(pcp_sheaf_size(b), 3);
+	/* a is empty, and the third was emptied. */
+	expect_eq(barn->nr_empty, 2);
+	expect_eq(count(PCP_STAT_SHEAF_FLUSH), 1);
+	expect_eq(book_check(stock, 0).cached, 3);
+	expect_eq(book_check(stock, 0).sheaves, 3);
+}
+END_TEST
+
+static void put_and_get(const struct worker *w)
+{
+	struct pcp_barn *barn = &stock->barns[0];
+	struct pcp_slab_link mine;
+	struct rng rng;
+
+	pcp_slabs_init(&mine);
+	rng_seed(&rng, w->id + 1);
+	for (unsigned int i = 0; i < 3000; i++) {
+		struct pcp_sheaf *sheaf = pcp_barn_get_partial(barn);
+		int err = 0;
+
+		if (!sheaf)
+			sheaf = pcp_barn_get_full(barn);
+		if (!sheaf)
+			sheaf = pcp_sheaf_new(&stock->sheaves);
+		expect(sheaf);
+		/* Some to the slabs or from there, so that all sizes come. */
+		for (uint32_t n = rng_below(&rng, CAPACITY);
+		     n < pcp_sheaf_size(sheaf);) {
+			void *obj = pcp_sheaf_pop(sheaf);
+
+			pcp_stock_give(stock, 1, &obj, &mine);
+		}
+		if (pcp_sheaf_room(sheaf) && rng_below(&rng, 2)) {
+			uint32_t size = pcp_sheaf_size(sheaf);
+			uint32_t n = 1 + rng_below(&rng, CAPACITY - size);
+
+			n = pcp_stock_fill(stock, 0, n, sheaf->objects + size,
+					   &err);
+			expect(n);
+			pcp_sheaf_set_size(sheaf, size + n);
+		}
+		pcp_stock_put_sheaf(stock, 0, sheaf, &mine);
+		pcp_stock_bury(stock, &mine, false);
+	}
+}
+
+/* Nothing is lost or doubled between them, and one part-filled is left. */
+START_TEST(test_put_partials_together)
+{
+	struct pcp_barn *barn = &stock->barns[0];
+	uint64_t objects;
+
+	run_threads(4, put_and_get, NULL);
+	expect_cmp(barn->nr_full, <=, PCP_BARN_FULL);
+	expect_cmp(barn->nr_empty, <=, PCP_BARN_EMPTY);
+	objects = barn->nr_full * CAPACITY;
+	if (barn->partial) {
+		expect_cmp(pcp_sheaf_size(barn->partial), >, 0);
+		expect_cmp(pcp_sheaf_size(barn->partial), <, CAPACITY);
+		objects += pcp_sheaf_size(barn->partial);
+	}
+	expect_eq(book_check(stock, 0).cached, objects);
+}
+END_TEST
+
+/* --- in between --------------------------------------------------------------------------- */
 
 /* What happens between two steps of a slow path. */
 enum event { MIGRATE, USE_HERE, DRAIN_FROM_THERE, EVENTS };
@@ -510,6 +662,11 @@ int main(void)
 	tcase_add_test(tc, test_unhook);
 	tcase_add_test(tc, test_install);
 	tcase_add_test(tc, test_put_sheaf);
+	tcase_add_loop_test(tc, test_put_partials, 1, CAPACITY);
+	tcase_add_test(tc, test_put_partials_no_room);
+	tcase_add_test(tc, test_put_partials_apart);
+	tcase_add_test(tc, test_put_partials_overtaken);
+	tcase_add_test(tc, test_put_partials_together);
 	tcase_add_test(tc, test_in_between);
 	tcase_add_test(tc, test_unregistered);
 	tcase_add_test(tc, test_locked_slot);

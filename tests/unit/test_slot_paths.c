@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* lib/slot/refill.c, flush.c, give.c, stock.c: where objects come from and go to
- * beyond the slot's main, and what happens when one of those places fails. */
+/* lib/slot/refill.c, prefill.c, flush.c, give.c, stock.c: where objects come from
+ * and go to beyond the slot's main, and what happens when one of those places
+ * fails. */
 #include <config.h>
 
 #include "slot_fixture.h"
@@ -94,7 +95,75 @@ START_TEST(test_no_flapping)
 }
 END_TEST
 
-/* --- without memory ------------------------------------------------------- */
+/* --- prefilled sheaves ------------------------------------------------------------ */
+
+/* Topped up from the barn's part-filled sheaf, then from a full one, of which
+ * the rest becomes the part-filled one; slabs are not touched. */
+START_TEST(test_prefill_order)
+{
+	struct pcp_sheaf *spare = stocked(1), *part = stocked(2),
+			 *full = stocked(CAPACITY), *sheaf;
+	struct pcp_barn *barn = &stock->barns[0];
+	void *want[CAPACITY];
+	int err;
+
+	want[0] = spare->objects[0];
+	want[1] = part->objects[0];
+	want[2] = part->objects[1];
+	for (uint32_t i = 3; i < CAPACITY; i++)
+		want[i] = full->objects[i];
+	expect(pcp_slot_commit(stock, here, PCP_SPARE, NULL, spare));
+	expect(pcp_barn_put_full(barn, full));
+	expect(!pcp_barn_put_partial(barn, part));
+	sheaf = pcp_stock_prefill(stock, 4, &err);
+	expect(sheaf == spare);
+	expect(pcp_sheaf_full(sheaf));
+	for (uint32_t i = 0; i < CAPACITY; i++)
+		expect(sheaf->objects[i] == want[i]);
+	expect(barn->partial == full);
+	expect_eq(pcp_sheaf_size(full), 3);
+	expect_eq(barn->nr_full, 0);
+	expect_eq(barn->nr_empty, 1);
+	expect_eq(count(PCP_STAT_PREFILL_SLOW), 1);
+	expect_eq(count(PCP_STAT_SHEAF_FLUSH), 0);
+	expect_eq(book_check(stock, 0).cached, CAPACITY + 3);
+	expect_eq(book_check(stock, 0).held, 1);
+	/* As it is, from the barn. */
+	full = pcp_stock_prefill(stock, 3, &err);
+	expect_eq(pcp_sheaf_size(full), 3);
+	expect_eq(count(PCP_STAT_PREFILL_FAST), 1);
+	pcp_stock_return(stock, sheaf);
+	expect(peek(PCP_SPARE) == sheaf);
+	expect_eq(count(PCP_STAT_RETURN_FAST), 1);
+	pcp_stock_return(stock, full);
+	expect(barn->partial == full);
+	expect_eq(count(PCP_STAT_RETURN_SLOW), 1);
+	expect_eq(book_check(stock, 0).held, 0);
+}
+END_TEST
+
+/* barn_refill:off: from slabs, and the barn's part-filled one stays. */
+START_TEST(test_prefill_from_slabs)
+{
+	struct pcp_sheaf *spare = stocked(1), *part = stocked(2), *sheaf;
+	struct pcp_barn *barn = &stock->barns[0];
+	int err;
+
+	expect(pcp_slot_commit(stock, here, PCP_SPARE, NULL, spare));
+	expect(!pcp_barn_put_partial(barn, part));
+	pcp_options.no_barn_refill = 1;
+	sheaf = pcp_stock_prefill(stock, 4, &err);
+	pcp_options.no_barn_refill = 0;
+	expect(sheaf == spare);
+	expect(pcp_sheaf_full(sheaf));
+	expect(barn->partial == part);
+	expect_eq(pcp_sheaf_size(part), 2);
+	expect_eq(book_check(stock, 0).cached, CAPACITY + 2);
+	pcp_stock_return(stock, sheaf);
+}
+END_TEST
+
+/* --- without memory ------------------------------------------------------------------ */
 
 START_TEST(test_no_sheaf)
 {
@@ -452,6 +521,8 @@ int main(void)
 	tcase_add_test(tc, test_refill_order);
 	tcase_add_test(tc, test_flush_order);
 	tcase_add_test(tc, test_no_flapping);
+	tcase_add_test(tc, test_prefill_order);
+	tcase_add_test(tc, test_prefill_from_slabs);
 	tcase_add_test(tc, test_no_sheaf);
 	tcase_add_test(tc, test_no_slab);
 	tcase_add_loop_test(tc, test_search, 0, 2);
