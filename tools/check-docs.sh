@@ -54,7 +54,7 @@ described man/pcpool_cache_get_stats.3 include/pcpool/stats.h \
 	's/^\tuint64_t \([a-z_]*\);.*/\1/p'
 described man/pcpool_cache_create.3 include/pcpool/cache.h \
 	's/^\t[a-z_ ]*[ *]\([a-z_]*\);$/\1/p'
-described man/pcpool.7 lib/base/options.c 's/^\t{ "\([a-z]*\)",.*/\1/p'
+described man/pcpool.7 lib/base/options.c 's/^\t{ "\([a-z_]*\)",.*/\1/p'
 
 # --- examples ----------------------------------------------------------------
 

@@ -210,8 +210,9 @@ int pcpool_cache_shrink(struct pcpool_cache *cache);
  *
  * Returns 0: every built object was destructed and the cache is gone. Or:
  *   EINVAL  cache is NULL;
- *   EBUSY   objects are out, or it was called from one of the cache's own
- *           callbacks; no destructor ran and the cache stays usable.
+ *   EBUSY   objects or prefilled sheaves (even empty ones) are out, or it was
+ *           called from one of the cache's own callbacks; no destructor ran
+ *           and the cache stays usable.
  */
 int pcpool_cache_destroy(struct pcpool_cache *cache);
 

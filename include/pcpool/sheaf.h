@@ -6,7 +6,8 @@
  * For code that must not fail half way, or that must not construct or sleep
  * while it holds a lock: prefill a sheaf before, take objects from it inside,
  * return it after. A sheaf belongs to one thread at a time and to the cache it
- * came from. While it is out its objects count as cached.
+ * came from. While it is out its objects count as cached, and the cache cannot be
+ * destroyed.
  *
  * Reference: prefilled sheaves of Linux SLUB, as the maple tree uses them.
  */
