@@ -284,19 +284,68 @@ static void after_its_slab_is_gone(void)
 	bad_free(obj);
 }
 
-/* --- running them
- * --------------------------------------------------------------- */
+/* Free it, write to it: seen when it is handed out again, or destructed. */
+static void *written_after_free(void)
+{
+	char *obj = must_alloc(victim);
+
+	memset(obj, 7, SIZE);
+	pcpool_free(victim, obj);
+	obj[SIZE - 1] ^= 1;
+	note->object = obj;
+	return obj;
+}
+
+static void written_then_taken(void)
+{
+	const void *obj = written_after_free();
+
+	/* What was freed last is taken first, or soon. */
+	for (int i = 0; i < 10000 && pcpool_alloc(victim) != obj; i++)
+		;
+	atomic_store(&note->survived, true);
+}
+
+static void written_then_taken_by_bulk(void)
+{
+	static void *objs[10000];
+
+	written_after_free();
+	pcpool_alloc_bulk(victim, COUNT(objs), objs);
+	atomic_store(&note->survived, true);
+}
+
+static void do_nothing(void *obj, void *arg)
+{
+	(void)obj;
+	(void)arg;
+}
+
+static void written_then_destructed(void)
+{
+	struct pcpool_cache_attr attr = PCPOOL_CACHE_ATTR_INIT;
+
+	/* Only a cache with a destructor looks at what it releases. */
+	attr.flags = PCPOOL_CHECK;
+	attr.dtor = do_nothing;
+	victim = pcpool_cache_create("victim-cache", SIZE, &attr);
+	written_after_free();
+	pcpool_cache_shrink(victim);
+	atomic_store(&note->survived, true);
+}
+
+/* --- running them --------------------------------------------------------- */
 
 struct misuse {
 	const char *name;
 	void (*fn)(void);
 };
 
+/* clang-format off: it takes the operator for a directive. */
+#define CASE(fn) { #fn, fn }
+/* clang-format on */
+
 static const struct misuse misuses[] = {
-#define CASE(fn)                                                               \
-	{                                                                      \
-#fn, fn                                                        \
-	}
 	CASE(twice_at_once),
 	CASE(twice_with_three_between),
 	CASE(twice_with_many_between),
@@ -324,7 +373,13 @@ static const struct misuse misuses[] = {
 	CASE(end_of_the_slab),
 	CASE(never_handed_out),
 	CASE(after_its_slab_is_gone),
-#undef CASE
+};
+
+/* What only the checksum of a checking cache can see. */
+static const struct misuse writes[] = {
+	CASE(written_then_taken),
+	CASE(written_then_taken_by_bulk),
+	CASE(written_then_destructed),
 };
 
 static void run_case(void *arg)
@@ -367,7 +422,7 @@ static bool try_case(const struct misuse *misuse, struct child *child)
 	return !why;
 }
 
-static void try_cases(void)
+static void try_cases(const struct misuse *cases, size_t n)
 {
 	static struct child child;
 	unsigned int bad = 0;
@@ -375,8 +430,8 @@ static void try_cases(void)
 	note = mmap(NULL, sizeof(*note), PROT_READ | PROT_WRITE,
 		    MAP_SHARED | MAP_ANONYMOUS, -1, 0);
 	expect(note != MAP_FAILED);
-	for (size_t i = 0; i < COUNT(misuses); i++)
-		bad += !try_case(&misuses[i], &child);
+	for (size_t i = 0; i < n; i++)
+		bad += !try_case(&cases[i], &child);
 	munmap(note, sizeof(*note));
 	expect_eq(bad, 0);
 }
@@ -384,14 +439,15 @@ static void try_cases(void)
 START_TEST(case_SHF_14_checking_mode)
 {
 	checking = true;
-	try_cases();
+	try_cases(misuses, COUNT(misuses));
+	try_cases(writes, COUNT(writes));
 }
 END_TEST
 
 START_TEST(case_SHF_14_normal_mode)
 {
 	checking = false;
-	try_cases();
+	try_cases(misuses, COUNT(misuses));
 }
 END_TEST
 

@@ -18,8 +18,7 @@
  * child may find one taken for ever: no verdict then. */
 enum { THREADS = 8, FORKS = 300, CHILD_SECONDS = TEST_ASAN ? 4 : 20 };
 
-/* --- every call, once
- * ---------------------------------------------------------- */
+/* --- every call, once ----------------------------------------------------- */
 
 static void every_call(struct pcpool_cache *shared)
 {
@@ -85,8 +84,7 @@ static void reap(pid_t pid, int nth)
 			 WEXITSTATUS(status));
 }
 
-/* --- a busy parent
- * ----------------------------------------------------------------- */
+/* --- a busy parent -------------------------------------------------------- */
 
 struct busy {
 	struct pcpool_cache *cache[3];
@@ -250,8 +248,7 @@ START_TEST(case_FRK_01_first_use_races_with_fork)
 }
 END_TEST
 
-/* --- memory is the child's own
- * ----------------------------------------------------------- */
+/* --- memory is the child's own -------------------------------------------- */
 
 struct region_pair {
 	uint64_t *counter;
@@ -335,8 +332,7 @@ START_TEST(test_generations)
 }
 END_TEST
 
-/* --- the application's own handlers
- * ---------------------------------------------- */
+/* --- the application's own handlers --------------------------------------- */
 
 static atomic_uint handled;
 

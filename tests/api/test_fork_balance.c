@@ -17,8 +17,7 @@
 
 enum { CHILD_SECONDS = 20 };
 
-/* --- a thread inside a constructor at the fork
- * --------------------------------------- */
+/* --- a thread inside a constructor at the fork ---------------------------- */
 
 struct gate {
 	struct sheet sheet;
@@ -115,8 +114,7 @@ START_TEST(test_balance_with_a_thread_in_a_ctor)
 }
 END_TEST
 
-/* --- a thread inside a destructor at the fork
- * ---------------------------------------- */
+/* --- a thread inside a destructor at the fork ----------------------------- */
 
 enum way { BY_SHRINK, BY_DISCARD };
 

@@ -18,8 +18,7 @@
 #include "../caches.h"
 #include "../suite.h"
 
-/* --- small stacks
- * ---------------------------------------------------------------- */
+/* --- small stacks --------------------------------------------------------- */
 
 static void *on_small_stack(void *arg)
 {
@@ -61,8 +60,7 @@ START_TEST(test_small_stack)
 }
 END_TEST
 
-/* --- locked memory
- * ---------------------------------------------------------------- */
+/* --- locked memory -------------------------------------------------------- */
 
 static void locked(void *arg)
 {
@@ -111,8 +109,7 @@ START_TEST(test_locked_memory)
 }
 END_TEST
 
-/* --- a limit on data
- * ---------------------------------------------------------------- */
+/* --- a limit on data ------------------------------------------------------ */
 
 static void data_limit(void *arg)
 {
@@ -151,8 +148,7 @@ START_TEST(test_data_limit)
 }
 END_TEST
 
-/* --- the application's own lock
- * ------------------------------------------------------- */
+/* --- the application's own lock ------------------------------------------- */
 
 static pthread_mutex_t big_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct sheet locked_sheet;
@@ -209,8 +205,7 @@ START_TEST(test_applications_lock)
 }
 END_TEST
 
-/* --- a reader that does not read
- * ---------------------------------------------------- */
+/* --- a reader that does not read ------------------------------------------ */
 
 static int print_to;
 
@@ -275,8 +270,7 @@ START_TEST(test_print_blocks_nobody)
 }
 END_TEST
 
-/* --- chains
- * ------------------------------------------------------------------------- */
+/* --- chains --------------------------------------------------------------- */
 
 struct link {
 	struct link *next;
@@ -375,8 +369,7 @@ START_TEST(test_chain_of_destructors)
 }
 END_TEST
 
-/* --- very many caches
- * ------------------------------------------------------------------ */
+/* --- very many caches ----------------------------------------------------- */
 
 static void very_many(void *arg)
 {

@@ -14,8 +14,7 @@
 
 #define COUNT(a) (sizeof(a) / sizeof((a)[0]))
 
-/* --- no map entries left
- * --------------------------------------------------------- */
+/* --- no map entries left -------------------------------------------------- */
 
 struct filler {
 	char *at;
@@ -140,8 +139,7 @@ START_TEST(case_MEM_01_no_map_entries)
 }
 END_TEST
 
-/* --- what is said to be given back is given back
- * ------------------------------------- */
+/* --- what is said to be given back is given back -------------------------- */
 
 static size_t resident(void)
 {
@@ -187,8 +185,7 @@ START_TEST(test_memory_is_given_back)
 }
 END_TEST
 
-/* --- no address space left
- * ---------------------------------------------------------------- */
+/* --- no address space left ------------------------------------------------ */
 
 static size_t address_space(void)
 {

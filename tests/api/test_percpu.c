@@ -118,8 +118,7 @@ START_TEST(test_slots)
 }
 END_TEST
 
-/* --- sums and the caller's own copy
- * -------------------------------------------- */
+/* --- sums and the caller's own copy --------------------------------------- */
 
 START_TEST(test_sums)
 {
@@ -267,8 +266,7 @@ START_TEST(test_exact_one_slot)
 }
 END_TEST
 
-/* --- bulk
- * ---------------------------------------------------------------------- */
+/* --- bulk ----------------------------------------------------------------- */
 
 START_TEST(test_bulk)
 {
@@ -298,8 +296,7 @@ START_TEST(test_bulk)
 }
 END_TEST
 
-/* --- frees that must not be
- * ------------------------------------------------------ */
+/* --- frees that must not be ----------------------------------------------- */
 
 struct death {
 	const char *what;
@@ -409,8 +406,7 @@ START_TEST(test_deaths)
 }
 END_TEST
 
-/* --- fork
- * ------------------------------------------------------------------------ */
+/* --- fork ----------------------------------------------------------------- */
 
 static uint64_t *shared[2];
 

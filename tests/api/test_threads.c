@@ -30,8 +30,7 @@ static void use_both(void)
 	pcpool_percpu_free(region);
 }
 
-/* --- thread keys
- * ------------------------------------------------------------------ */
+/* --- thread keys ---------------------------------------------------------- */
 
 static pthread_key_t key;
 static atomic_uint key_runs;
@@ -85,8 +84,7 @@ START_TEST(case_THR_01_thread_keys)
 }
 END_TEST
 
-/* --- what C++ calls thread_local
- * --------------------------------------------------- */
+/* --- what C++ calls thread_local ------------------------------------------ */
 
 /* The C library's half of it: what a compiler emits for a thread_local with a
  * destructor. Runs after the last use of the thread and before its keys. */
@@ -125,8 +123,7 @@ START_TEST(case_THR_01_thread_locals)
 }
 END_TEST
 
-/* --- short threads
- * ------------------------------------------------------------------- */
+/* --- short threads -------------------------------------------------------- */
 
 static void *short_thread(void *arg)
 {
@@ -169,8 +166,7 @@ START_TEST(case_THR_01_short_threads)
 }
 END_TEST
 
-/* --- before and after everything
- * -------------------------------------------------------- */
+/* --- before and after everything ------------------------------------------ */
 
 static bool late;
 

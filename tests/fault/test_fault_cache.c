@@ -270,8 +270,7 @@ START_TEST(test_bind)
 }
 END_TEST
 
-/* --- threads, while memory comes and goes
- * ------------------------------------------- */
+/* --- threads, while memory comes and goes --------------------------------- */
 
 static void hammer(const struct worker *w)
 {

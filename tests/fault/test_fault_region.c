@@ -81,8 +81,7 @@ START_TEST(test_binding_is_a_preference)
 }
 END_TEST
 
-/* --- objects with two regions
- * --------------------------------------------------------- */
+/* --- objects with two regions --------------------------------------------- */
 
 static struct sheet sheet;
 
@@ -167,8 +166,7 @@ START_TEST(test_objects)
 }
 END_TEST
 
-/* --- from the environment, with the very first calls failing
- * --------------------------- */
+/* --- from the environment, with the very first calls failing -------------- */
 
 static int first_calls(void)
 {

@@ -44,8 +44,7 @@ struct holding {
 	unsigned long long done, refused;
 };
 
-/* --- objects under an owner's stamp
- * ---------------------------------------------- */
+/* --- objects under an owner's stamp --------------------------------------- */
 
 /* Plain words behind the stamp: written by each owner, so that a race between
  * two of them is one to the thread sanitizer too. */
@@ -242,8 +241,7 @@ static void (*const ops[])(struct holding *, unsigned int) = {
 	op_sheaf_return, op_sheaf_pass_on,
 };
 
-/* --- signals
- * ------------------------------------------------------------------------ */
+/* --- signals -------------------------------------------------------------- */
 
 static void on_signal(int sig)
 {
@@ -438,8 +436,7 @@ void load_round(struct load *load)
 	free(round);
 }
 
-/* --- the command line
- * --------------------------------------------------------------------- */
+/* --- the command line ----------------------------------------------------- */
 
 static const struct option options[] = {
 	{ "threads", required_argument, NULL, 't' },

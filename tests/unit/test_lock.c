@@ -60,8 +60,7 @@ START_TEST(test_nested)
 }
 END_TEST
 
-/* --- what must be caught
- * --------------------------------------------------------------- */
+/* --- what must be caught -------------------------------------------------- */
 
 struct order {
 	int first, second;

@@ -357,7 +357,7 @@ START_TEST(test_search_unparks)
 	void *obj;
 	int err = 0;
 
-	expect_eq(pcp_build(w.slab, pcp_slab_index(w.slab, w.objs[0])), 0);
+	expect_eq(build_one(w.slab, pcp_slab_index(w.slab, w.objs[0])), 0);
 	lock_there();
 	give(&w, 0, 1);
 	unlock_there();
