@@ -21,8 +21,9 @@
  * nobody's: the free whose swap saw "full" has to link it, and holds it until
  * then. Where the lock is busy it *parks* it instead, on a lock-free stack of the
  * node, and the next one who takes the lock to look for slabs links it in its
- * place; the stack is the holder until then. So at any time exactly one party may link a slab, and only a slab that
- * is linked, read under the lock, can be unlinked for death.
+ * place; the stack is the holder until then. So at any time exactly one party
+ * may link a slab, and only a slab that is linked, read under the lock, can be
+ * unlinked for death.
  *
  * A free that would empty a partial slab takes the lock *before* its swap:
  * after it, a refill could take the slab, hand its objects out, and the late
