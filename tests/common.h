@@ -37,6 +37,10 @@
 #define TEST_TSAN 1
 #endif
 #endif
+/* Whether an emulator runs this, which takes some limits and advice for granted
+ * and does not enforce them. */
+#define TEST_EMULATED (getenv("PCP_TEST_EMULATED") != NULL)
+
 #ifndef TEST_TSAN
 #define TEST_TSAN 0
 #endif

@@ -141,7 +141,7 @@ START_TEST(test_data_limit)
 {
 	static struct child child;
 
-	if (TEST_ASAN || TEST_TSAN)
+	if (TEST_ASAN || TEST_TSAN || TEST_EMULATED)
 		return;
 	run_child(data_limit, NULL, 60, &child);
 	expect_child_exit(&child, 0);

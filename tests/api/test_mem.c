@@ -277,7 +277,7 @@ START_TEST(test_no_address_space)
 	static struct child child;
 	static const size_t sizes[] = { 32, 4096, 100000, PCPOOL_SIZE_MAX };
 
-	if (TEST_ASAN || TEST_TSAN)
+	if (TEST_ASAN || TEST_TSAN || TEST_EMULATED)
 		return;
 	for (size_t i = 0; i < COUNT(sizes); i++) {
 		run_child(no_space, (void *)(uintptr_t)&sizes[i], 60, &child);

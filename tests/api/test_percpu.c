@@ -527,7 +527,8 @@ START_TEST(case_PCP_02_creations)
 
 	/* Sanitizers and Valgrind need the address space for themselves, and
 	 * with very many synthetic slots this would use all memory. */
-	if (TEST_ASAN || TEST_TSAN || pcpool_nr_slots() > 512 ||
+	if (TEST_ASAN || TEST_TSAN || TEST_EMULATED ||
+	    pcpool_nr_slots() > 512 ||
 	    (preload && strstr(preload, "vgpreload")))
 		return;
 	run_child(creations, NULL, 60, &child);

@@ -8,6 +8,13 @@ if [ "${CROSS_COMPILING-no}" = yes ]; then
 	exit 77
 fi
 
+case $top_builddir$PWD in
+*' '*)
+	echo "a preload's path cannot have a blank"
+	exit 77
+	;;
+esac
+
 # libtool knows the program behind its wrapper script, so that a preload does
 # not meet a shell first.
 probe=$top_builddir/tests/cases/probe

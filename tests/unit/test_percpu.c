@@ -424,9 +424,12 @@ START_TEST(test_no_huge_pages)
 	bool here = false, seen = false, refused = false;
 	char line[512];
 
-	if (access("/sys/kernel/mm/transparent_hugepage", F_OK))
-		return;
 	expect(f);
+	if (TEST_EMULATED ||
+	    access("/sys/kernel/mm/transparent_hugepage", F_OK)) {
+		fclose(f);
+		return;
+	}
 	while (fgets(line, sizeof(line), f)) {
 		uintptr_t a, b;
 
