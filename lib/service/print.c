@@ -18,10 +18,6 @@
 #include "cpu/init.h"
 #include "service/stats.h"
 
-struct text {
-	FILE *stream; /* into memory */
-};
-
 static void print_name(FILE *out, const char *name)
 {
 	putc('"', out);
@@ -104,14 +100,14 @@ static const struct {
 static void print_cache(struct pcpool_cache *cache, void *arg)
 {
 	struct pcpool_cache_stats s = { .stats_size = sizeof(s) };
-	struct text *text = arg;
+	FILE *out = arg;
 
 	pcp_cache_stats(cache, &s);
-	fputs("cache ", text->stream);
-	print_name(text->stream, cache->name);
-	putc('\n', text->stream);
+	fputs("cache ", out);
+	print_name(out, cache->name);
+	putc('\n', out);
 	for (size_t i = 0; i < PCP_ARRAY_SIZE(fields); i++)
-		fprintf(text->stream, "  %s %" PRIu64 "\n", fields[i].name,
+		fprintf(out, "  %s %" PRIu64 "\n", fields[i].name,
 			*(const uint64_t *)(const void *)((const char *)&s +
 							  fields[i].offset));
 }
@@ -163,17 +159,17 @@ static int print(int fd)
 {
 	int err;
 	char *buf = NULL;
-	struct text text;
+	FILE *out;
 	size_t len = 0;
 
 	pcp_init();
-	text.stream = open_memstream(&buf, &len);
-	if (!text.stream)
+	out = open_memstream(&buf, &len);
+	if (!out)
 		return ENOMEM;
-	print_process(text.stream);
-	pcp_registry_each(print_cache, &text);
-	err = ferror(text.stream) ? ENOMEM : 0;
-	if (fclose(text.stream))
+	print_process(out);
+	pcp_registry_each(print_cache, out);
+	err = ferror(out) ? ENOMEM : 0;
+	if (fclose(out))
 		err = ENOMEM;
 	if (!err)
 		err = write_all(fd, buf, len);
