@@ -34,8 +34,10 @@
  * little is charged that is not used where the system does not overcommit. */
 #define COMMIT_STEP ((size_t)1 << 21)
 
-/* Idle blocks: as many bytes as are in use, but not less than this; and for how
- * long. Each return gives back a few at most, so that none takes long. */
+/* Idle blocks: as many bytes as are in use, or as were in use lately, so that a
+ * load that comes and goes does not fault its memory in each time, but not less
+ * than this; and for how long, which is what "lately" is too. Each return gives
+ * back a few at most, so that none takes long. */
 #define IDLE_BYTES ((uint64_t)16 << 20)
 #define IDLE_NS UINT64_C(1000000000)
 #define PURGE_FEW 4U
@@ -71,6 +73,8 @@ static struct pcp_lock arena_lock = PCP_LOCK_INIT(PCP_RANK_ARENA);
 static struct arena *arenas[PCP_OPTION_NODES_MAX];
 static unsigned int empty_arenas[PCP_OPTION_NODES_MAX];
 static uint64_t block_bytes, idle_bytes, nr_arenas;
+/* The most block_bytes has been since, and in the IDLE_NS before that. */
+static uint64_t peak_bytes, last_peak_bytes, peak_since;
 static struct idle *newest, *oldest;
 static struct idle *idle_blocks[PCP_OPTION_NODES_MAX][ORDERS];
 
@@ -258,6 +262,36 @@ static void idle_link(struct idle *block)
 	idle_bytes += PCP_BLOCK_MIN << block->order;
 }
 
+/* CONTEXT: arena_lock held. */
+static void count_taken(size_t size)
+{
+	block_bytes += size;
+	if (block_bytes > peak_bytes)
+		peak_bytes = block_bytes;
+}
+
+/* CONTEXT: arena_lock held, before block_bytes falls. */
+static void age_peak(uint64_t now)
+{
+	if (now - peak_since < IDLE_NS)
+		return;
+	last_peak_bytes = peak_bytes;
+	peak_bytes = block_bytes;
+	peak_since = now;
+}
+
+/* CONTEXT: arena_lock held. How many bytes may be idle. */
+static uint64_t idle_bound(void)
+{
+	uint64_t peak = peak_bytes > last_peak_bytes ? peak_bytes
+						     : last_peak_bytes;
+	uint64_t bound = IDLE_BYTES;
+
+	if (block_bytes > bound)
+		bound = block_bytes;
+	return peak - block_bytes > bound ? peak - block_bytes : bound;
+}
+
 /* CONTEXT: arena_lock held. Unlink up to max blocks that have been idle for too
  * long, or all the same if `all`; linked by next. */
 static struct idle *idle_surplus(uint64_t now, bool all, unsigned int max)
@@ -265,11 +299,9 @@ static struct idle *idle_surplus(uint64_t now, bool all, unsigned int max)
 	struct idle *list = NULL;
 
 	while (max-- && oldest) {
-		uint64_t bound = block_bytes > IDLE_BYTES ? block_bytes
-							  : IDLE_BYTES;
 		struct idle *block = oldest;
 
-		if (!all && idle_bytes <= bound &&
+		if (!all && idle_bytes <= idle_bound() &&
 		    now - block->since < IDLE_NS)
 			break;
 		idle_unlink(block);
@@ -287,7 +319,7 @@ static void *take_idle(unsigned int order, unsigned int node)
 	if (!block)
 		return NULL;
 	idle_unlink(block);
-	block_bytes += PCP_BLOCK_MIN << order;
+	count_taken(PCP_BLOCK_MIN << order);
 	return block;
 }
 
@@ -301,7 +333,7 @@ static void *take_any(unsigned int order, unsigned int node)
 	for (struct arena *arena = arenas[node]; arena; arena = arena->next) {
 		block = arena_take(arena, order);
 		if (block) {
-			block_bytes += PCP_BLOCK_MIN << order;
+			count_taken(PCP_BLOCK_MIN << order);
 			return block;
 		}
 	}
@@ -419,6 +451,7 @@ void pcp_block_free(void *p, size_t size)
 	block->node = arena_of(p)->node;
 	block->since = coarse_now();
 	pcp_lock(&arena_lock);
+	age_peak(block->since);
 	block_bytes -= size;
 	idle_link(block);
 	list = idle_surplus(block->since, false, PURGE_FEW);
@@ -426,17 +459,29 @@ void pcp_block_free(void *p, size_t size)
 	release_list(list);
 }
 
-void pcp_block_purge(void)
+/* A few at a time, so that the lock is not held for long. */
+static void purge(uint64_t now, bool all)
 {
 	struct idle *list;
 
-	/* A few at a time, so that the lock is not held for long. */
 	do {
 		pcp_lock(&arena_lock);
-		list = idle_surplus(0, true, 64);
+		if (!all)
+			age_peak(now);
+		list = idle_surplus(now, all, 64);
 		pcp_unlock(&arena_lock);
 		release_list(list);
 	} while (list);
+}
+
+void pcp_block_purge(void)
+{
+	purge(0, true);
+}
+
+void pcp_block_expire(void)
+{
+	purge(coarse_now(), false);
 }
 
 bool pcp_block_readable(const void *p, size_t size)

@@ -41,6 +41,9 @@ bool pcp_block_readable(const void *p, size_t size);
 /* Give all idle blocks back to the system. Takes PCP_RANK_ARENA. */
 void pcp_block_purge(void);
 
+/* The same for those that have been idle for more than about a second. */
+void pcp_block_expire(void);
+
 struct pcp_block_sum {
 	uint64_t bytes;	 /* in allocated blocks */
 	uint64_t idle;	 /* in idle ones */
