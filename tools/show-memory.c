@@ -149,15 +149,18 @@ static int show_sizes(void)
 	double worst = 0;
 	size_t worst_size = 0;
 
-	printf("| object, bytes | slab, KiB | objects | lost, %% | objects in "
-	       "a "
-	       "sheaf | two sheaves, KiB |\n|---:|---:|---:|---:|---:|---:|\n");
+	printf("| object, bytes | slab, KiB | objects | lost, %% | in a sheaf, "
+	       "at first | two sheaves, KiB | at most | two, KiB |\n"
+	       "|---:|---:|---:|---:|---:|---:|---:|---:|\n");
 	for (size_t i = 0; i < COUNT(sizes); i++) {
 		shape(sizes[i], &s);
-		printf("| %zu | %.0f | %llu | %.1f | %llu | %.1f |\n", sizes[i],
-		       kib(s.slab_size), (unsigned long long)s.objects_per_slab,
-		       lost(&s), (unsigned long long)s.sheaf_capacity,
-		       kib(2 * s.sheaf_capacity * sizes[i]));
+		printf("| %zu | %.0f | %llu | %.1f | %llu | %.1f | %llu | %.1f |\n",
+		       sizes[i], kib(s.slab_size),
+		       (unsigned long long)s.objects_per_slab, lost(&s),
+		       (unsigned long long)s.sheaf_capacity,
+		       kib(2 * s.sheaf_capacity * sizes[i]),
+		       (unsigned long long)s.sheaf_capacity_max,
+		       kib(2 * s.sheaf_capacity_max * sizes[i]));
 	}
 	for (size_t size = from; size <= to; size++) {
 		shape(size, &s);
@@ -240,6 +243,16 @@ static void row(const char *what, struct pcpool_cache *cache, long long before)
 	       (double)(resident() - before) / (1 << 20));
 }
 
+static void maintain(const char *what, struct pcpool_cache *cache,
+		     long long before)
+{
+	int err = pcpool_maintain(0);
+
+	if (err)
+		die("pcpool_maintain", err);
+	row(what, cache, before);
+}
+
 static bool run_return(void **objs, bool built)
 {
 	struct pcpool_cache_stats s;
@@ -263,6 +276,11 @@ static bool run_return(void **objs, bool built)
 	for (int i = 0; i < OBJECTS; i++)
 		pcpool_free(cache, objs[i]);
 	row("all freed", cache, before);
+	maintain("maintained", cache, before);
+	maintain("and again", cache, before);
+	/* Released slabs stay idle for a second. */
+	usleep(1200000);
+	maintain("and again, a second later", cache, before);
 	err = pcpool_cache_shrink(cache);
 	if (err)
 		die("pcpool_cache_shrink", err);

@@ -54,8 +54,8 @@ typedef int (*pcpool_ctor_fn)(void *obj, void *arg);
 /**
  * Tear down one built object. Runs exactly once for each successful
  * constructor call, before the memory is released, without any pcpool lock
- * held, and only inside pcpool_cache_destroy(), pcpool_cache_shrink() and
- * pcpool_discard(); with PCPOOL_DTOR_ON_FREE also inside pcpool_free(),
+ * held, and only inside pcpool_cache_destroy(), pcpool_cache_shrink(),
+ * pcpool_maintain() and pcpool_discard(); with PCPOOL_DTOR_ON_FREE also inside pcpool_free(),
  * pcpool_free_bulk(), and pcpool_alloc_bulk() when it fails and gives back.
  */
 typedef void (*pcpool_dtor_fn)(void *obj, void *arg);
@@ -70,6 +70,18 @@ typedef void (*pcpool_reset_fn)(void *obj, void *arg);
 #define PCPOOL_DTOR_ON_FREE 0x1U
 /** Check pointer, owner and state at every call on this cache (slow). */
 #define PCPOOL_CHECK 0x2U
+/**
+ * An object's memory stays an object of this cache, built, for as long as a
+ * reader that found it is inside (of the RCU flavour `rcu`): it may be freed and
+ * handed out again under the reader, who has to check that it still is what it
+ * was looking for, but its destructor runs, and its memory goes, only after a
+ * grace period. Not together with PCPOOL_DTOR_ON_FREE. Destructors then run on
+ * the library's thread (pcpool/rcu.h), which is registered with the flavour
+ * meanwhile, or inside pcpool_cache_destroy().
+ */
+#define PCPOOL_TYPESAFE_BY_RCU 0x4U
+
+struct rcu_flavor_struct;
 
 /**
  * What a cache is made of. Start from PCPOOL_CACHE_ATTR_INIT or
@@ -91,18 +103,26 @@ struct pcpool_cache_attr {
 	pcpool_reset_fn reset;
 	/** Passed to ctor, dtor and reset. */
 	void *arg;
-	/** PCPOOL_DTOR_ON_FREE, PCPOOL_CHECK, or 0. */
+	/** PCPOOL_DTOR_ON_FREE, PCPOOL_CHECK, PCPOOL_TYPESAFE_BY_RCU, or 0. */
 	unsigned int flags;
-	/** Objects per sheaf, 1 to PCPOOL_SHEAF_CAPACITY_MAX; 0: chosen from
-	 *  the object size. */
+	/** Objects per sheaf, 1 to PCPOOL_SHEAF_CAPACITY_MAX, for good; 0: it
+	 *  starts small and follows how often CPUs run out of stock, up to
+	 *  256 KiB of objects per CPU. */
 	unsigned int sheaf_capacity;
 	/** Empty or partial slabs a node keeps before it lets empty ones go;
 	 *  0: chosen from the object size. At most 65535. */
 	unsigned int min_partial;
+	/** The flavour of RCU for deferred frees: &rcu_flavor of liburcu as the
+	 *  caller includes it; NULL: that of liburcu-memb. */
+	const struct rcu_flavor_struct *rcu;
+	/** Objects that may wait for a grace period before it is hurried;
+	 *  0: chosen from the object size. See pcpool_rcu_wait(). */
+	size_t rcu_backlog;
 };
 
 #define PCPOOL_CACHE_ATTR_INIT \
-	{ sizeof(struct pcpool_cache_attr), 0, NULL, NULL, NULL, NULL, 0, 0, 0 }
+	{ sizeof(struct pcpool_cache_attr), 0, NULL, NULL, NULL, NULL, 0, 0, 0, \
+	  NULL, 0 }
 
 /** Set every field of *attr to its default. attr must not be NULL. */
 static inline void pcpool_cache_attr_init(struct pcpool_cache_attr *attr)
@@ -187,7 +207,8 @@ int pcpool_free_bulk(struct pcpool_cache *cache, size_t n, void **objs);
 
 /**
  * Give back an object that must not be used again as it is: the destructor
- * runs now, in the caller, and the place is built anew on its next use.
+ * runs now, in the caller, and the place is built anew on its next use. In a
+ * PCPOOL_TYPESAFE_BY_RCU cache the destructor runs after a grace period.
  * Returns 0, or EINVAL when cache is NULL. obj may be NULL: nothing happens.
  */
 int pcpool_discard(struct pcpool_cache *cache, void *obj);
@@ -195,7 +216,10 @@ int pcpool_discard(struct pcpool_cache *cache, void *obj);
 /**
  * Return free memory to the system: empty every CPU's stock and every barn,
  * destruct and release all empty slabs. May run beside any other call on the
- * cache but destroy. Objects other threads free meanwhile may stay.
+ * cache but destroy. Objects other threads free meanwhile may stay, and so do
+ * those deferred by pcpool_free_rcu(). In a PCPOOL_TYPESAFE_BY_RCU cache it
+ * waits for a grace period; called inside a reader it does not, and the memory
+ * goes back later.
  *
  * Returns 0, or an errno value; what could be released was released then:
  *   EINVAL  cache is NULL;
@@ -206,13 +230,18 @@ int pcpool_cache_shrink(struct pcpool_cache *cache);
 
 /**
  * Destroy a cache. No other call on it may run meanwhile, except those its own
- * destructors make (allocation then fails with ESHUTDOWN).
+ * destructors make (allocation then fails with ESHUTDOWN). Waits for the grace
+ * period of deferred frees (pcpool/rcu.h), and while another thread is in
+ * pcpool_maintain() on this cache.
  *
  * Returns 0: every built object was destructed and the cache is gone. Or:
  *   EINVAL  cache is NULL;
  *   EBUSY   objects or prefilled sheaves (even empty ones) are out, or it was
- *           called from one of the cache's own callbacks; no destructor ran
- *           and the cache stays usable.
+ *           called from one of the cache's own callbacks, or another thread is
+ *           destroying it;
+ *   EDEADLK, ENOTRECOVERABLE  frees are deferred, or the cache is typesafe, and
+ *           a grace period cannot be waited for: as pcpool_rcu_barrier().
+ * No destructor ran then, and the cache stays usable.
  */
 int pcpool_cache_destroy(struct pcpool_cache *cache);
 

@@ -4,7 +4,9 @@
 #define PCPOOL_PCPOOL_H
 
 #include <pcpool/cache.h>
+#include <pcpool/maintain.h>
 #include <pcpool/percpu.h>
+#include <pcpool/rcu.h>
 #include <pcpool/sheaf.h>
 #include <pcpool/stats.h>
 

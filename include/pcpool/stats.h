@@ -28,7 +28,10 @@ struct pcpool_cache_stats {
 	uint64_t slab_size;       /**< address range of a slab, bytes */
 	uint64_t objects_per_slab;
 	uint64_t slab_overhead;   /**< bytes of a slab that hold no object */
-	uint64_t sheaf_capacity;
+	uint64_t sheaf_capacity;  /**< objects in a sheaf made now */
+	uint64_t sheaf_capacity_max; /**< the most that may become */
+	uint64_t barn_limit;      /**< full sheaves the first node's barn may hold
+				   *   now */
 
 	/* Now. */
 	uint64_t slabs;           /**< slabs that exist, waiting ones too */
@@ -38,6 +41,11 @@ struct pcpool_cache_stats {
 	uint64_t objects;         /**< objects out of their slabs: live or cached */
 	uint64_t live;            /**< handed out and not given back */
 	uint64_t cached;          /**< in sheaves: slots, barns, prefilled */
+	uint64_t rcu_backlog;     /**< given to pcpool_free_rcu(), not free yet;
+				   *   neither live nor cached */
+	uint64_t rcu_backlog_peak; /**< most of these that waited for a grace
+				   *   period at a time, without those in CPUs'
+				   *   part-filled sheaves */
 	uint64_t built;           /**< constructed now: ctor_ok - dtor */
 	uint64_t sheaves;         /**< sheaves that exist */
 	uint64_t metadata_bytes;  /**< cache, slots, sheaves, barns */
@@ -78,6 +86,18 @@ struct pcpool_cache_stats {
 	uint64_t sheaf_prefill_oversize; /**< prefills beyond the capacity */
 	uint64_t sheaf_return_fast;   /**< returned sheaves hooked as a spare */
 	uint64_t sheaf_return_slow;   /**< all others */
+	uint64_t slot_miss;       /**< calls that found neither main nor spare
+				   *   of use and went to the barn */
+	uint64_t free_rcu_sheaf;  /**< objects deferred by way of a sheaf */
+	uint64_t free_rcu_sheaf_fail; /**< deferred singly: no slot, or no
+				   *   memory for a sheaf */
+	uint64_t rcu_hurry;       /**< grace periods begun at once, the backlog
+				   *   being over its bound */
+	uint64_t capacity_up;     /**< times the sheaf capacity was raised */
+	uint64_t capacity_down;   /**< times it was lowered */
+	uint64_t barn_limit_up;   /**< times a barn's limit was raised */
+	uint64_t maintained;      /**< times pcpool_maintain() saw to it; while it
+				   *   stays 0, what waits has no bound */
 	uint64_t park_slab;       /**< slabs parked, the lock being busy */
 	uint64_t unpark_slab;     /**< parked slabs linked or retired */
 	uint64_t unpark_event;    /**< times there was something parked */
@@ -117,10 +137,13 @@ struct pcpool_memory_stats {
 	size_t stats_size;   /**< set by the caller */
 	uint64_t arenas;     /**< reservations of address space, 64 MiB each */
 	uint64_t slab_bytes; /**< in slabs that exist */
-	uint64_t idle_bytes; /**< of slabs released within about a second, kept
-			      *   for the next slab of any cache: at most as
-			      *   much as slab_bytes or 16 MiB; returned to the
-			      *   system by any pcpool_cache_shrink() */
+	uint64_t idle_bytes; /**< of slabs released lately, kept for the next slab
+			      *   of any cache: at most 16 MiB, or as much as
+			      *   slab_bytes, or what is missing to its peak of
+			      *   the last second or two; what is idle for longer
+			      *   goes back with the next released slab, with
+			      *   pcpool_maintain(), and all of it with any
+			      *   pcpool_cache_shrink() */
 };
 
 /** Fill *stats. Returns 0, or EINVAL as above. */

@@ -24,6 +24,7 @@ static struct point points[PCP_FAULT_COUNT] = {
 	[PCP_FAULT_FENCE] = { .name = "fence" },
 	[PCP_FAULT_NO_FENCE] = { .name = "no-fence" },
 	[PCP_FAULT_BIND] = { .name = "bind" },
+	[PCP_FAULT_THREAD] = { .name = "thread" },
 };
 static void (*hook)(enum pcp_hook_id id);
 

@@ -23,6 +23,7 @@ enum pcp_fault_point {
 	PCP_FAULT_NO_FENCE, /* not a shortage: leave the fence out and say it
 			     * was made, so that a test can show it notices */
 	PCP_FAULT_BIND,	  /* mbind */
+	PCP_FAULT_THREAD, /* pthread_create */
 	PCP_FAULT_COUNT
 };
 
@@ -45,6 +46,16 @@ enum pcp_hook_id {
 	PCP_HOOK_GROW_UNPUBLISHED, /* a new slab nobody else can see */
 	PCP_HOOK_PARK,		/* the lock was busy, the slab is not parked */
 	PCP_HOOK_UNPARKED,	/* slabs taken off the park stack; list_lock */
+	PCP_HOOK_BARN_THIRD,	/* owns the partial sheaf another was faster
+				 * to put */
+	PCP_HOOK_DEFER_RAISED,	/* hand-over counted, nothing unhooked yet */
+	PCP_HOOK_DEFER_UNHOOKED, /* owns a full rcu sheaf, not queued yet */
+	PCP_HOOK_DEFER_CHAINED,	/* first of a slab's chain, which is not yet
+				 * queued */
+	PCP_HOOK_DEFER_FREED,	/* all that was ripe is free, state is QUEUED */
+	PCP_HOOK_GRACE_SEALED,	/* gathered, no grace period begun */
+	PCP_HOOK_GRACE_BEGUN,	/* about to wait for readers */
+	PCP_HOOK_BARRIER_FLIPPED, /* slots taken, phase changed; drain lock */
 	PCP_HOOK_COUNT
 };
 

@@ -12,6 +12,7 @@
 #define PCP_BASE_FORK_H
 
 enum pcp_fork_level {
+	PCP_FORK_GRACE,	 /* no grace period begins; waits with no other lock */
 	PCP_FORK_CACHE,	 /* registry, drain, list, death, slabs */
 	PCP_FORK_PERCPU, /* growth, map */
 	PCP_FORK_ARENA,

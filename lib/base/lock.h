@@ -17,6 +17,7 @@
 
 enum pcp_rank {
 	PCP_RANK_FORK,	      /* one fork at a time walks the locks */
+	PCP_RANK_GRACE,	      /* who waits for grace periods */
 	PCP_RANK_REGISTRY,    /* the list of caches */
 	PCP_RANK_DRAIN,	      /* a cache's drains and the life of its sheaves;
 			       * fork takes those of all caches */

@@ -11,6 +11,10 @@
 struct pcpool_cache {
 	struct pcpool_cache *prev, *next; /* registry lock */
 	uint64_t generation; /* of the process that created it, in forks */
+	/* Under the registry lock, as the links. */
+	bool leaving;	 /* being destroyed */
+	bool unfinished; /* tending could not give all back */
+	uint64_t looked; /* round of tending that has looked at it */
 	char name[PCP_NAME_MAX];
 	struct pcp_stock stock; /* last: ends with the slots */
 };
@@ -45,6 +49,22 @@ bool pcp_registry_del(struct pcpool_cache *cache);
  * being destroyed; visit may take locks of the cache, and runs no callback. */
 void pcp_registry_each(void (*visit)(struct pcpool_cache *cache, void *arg),
 		       void *arg);
+
+/* Tending: one thread at a time walks over all caches, in rounds that may take
+ * several walks. begin is false while another walks. next pins the cache it
+ * returns, after the one it returned before, and says whether this round has yet
+ * to look at it; NULL: no cache is left in this round. done unpins it. end with
+ * `all` begins a new round. */
+bool pcp_registry_tend_begin(void);
+struct pcpool_cache *pcp_registry_tend_next(bool *anew);
+void pcp_registry_tend_done(bool done);
+void pcp_registry_tend_end(bool all);
+
+/* About to destroy a cache: waits while another thread tends it. False: the
+ * caller does so itself, or it is being destroyed. */
+bool pcp_registry_leave(struct pcpool_cache *cache);
+/* It was not destroyed. */
+void pcp_registry_stay(struct pcpool_cache *cache);
 
 /* Whether a cache is older than the fork that made this process. */
 bool pcp_cache_forked(const struct pcpool_cache *cache);

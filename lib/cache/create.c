@@ -10,7 +10,9 @@
 #include "cache/cache.h"
 #include "cpu/init.h"
 
-#define KNOWN_FLAGS (PCPOOL_DTOR_ON_FREE | PCPOOL_CHECK)
+#define KNOWN_FLAGS                                                           \
+	(PCPOOL_DTOR_ON_FREE | PCPOOL_CHECK | PCPOOL_TYPESAFE_BY_RCU)
+#define CONTRARY_FLAGS (PCPOOL_DTOR_ON_FREE | PCPOOL_TYPESAFE_BY_RCU)
 #define MIN_PARTIAL_MAX 65535U
 
 /* How much free memory a node keeps in slabs of one cache by default. */
@@ -24,17 +26,16 @@ static bool valid(const char *name, size_t size,
 	       !(attr->align & (attr->align - 1)) &&
 	       attr->align <= PCPOOL_ALIGN_MAX &&
 	       !(attr->flags & ~KNOWN_FLAGS) &&
+	       /* A free cannot wait for readers. */
+	       (attr->flags & CONTRARY_FLAGS) != CONTRARY_FLAGS &&
 	       attr->sheaf_capacity <= PCPOOL_SHEAF_CAPACITY_MAX &&
 	       attr->min_partial <= MIN_PARTIAL_MAX;
 }
 
-static uint32_t choose_capacity(size_t size,
-				const struct pcpool_cache_attr *attr)
+/* 0: adapted to use. */
+static uint32_t choose_capacity(const struct pcpool_cache_attr *attr)
 {
-	if (attr->sheaf_capacity)
-		return attr->sheaf_capacity;
-	return pcp_options.sheaf ? pcp_options.sheaf
-				 : pcp_sheaf_default_capacity(size);
+	return attr->sheaf_capacity ? attr->sheaf_capacity : pcp_options.sheaf;
 }
 
 static void copy_name(struct pcpool_cache *cache, const char *name)
@@ -84,12 +85,13 @@ pcpool_cache_create(const char *name, size_t size,
 	if (pcp_options.debug)
 		kind->flags |= PCPOOL_CHECK;
 	err = pcp_stock_init(&cache->stock, size, attr->align,
-			     choose_capacity(size, attr), attr->min_partial);
+			     choose_capacity(attr), attr->min_partial);
 	if (err) {
 		pcp_meta_free(cache);
 		errno = err;
 		return NULL;
 	}
+	pcp_defer_init(&cache->stock, attr->rcu, attr->rcu_backlog);
 	for (unsigned int i = 0; !attr->min_partial && i < cache->stock.nr_nodes;
 	     i++)
 		cache->stock.nodes[i].min_partial =

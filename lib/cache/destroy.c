@@ -41,25 +41,76 @@ static void kill_all(struct pcp_kind *kind)
 	}
 }
 
+/* Nothing deferred is left, and the library's thread is done with the cache: it
+ * was idle before a barrier. */
+static int finish_deferred(struct pcpool_cache *cache)
+{
+	struct pcp_defer *defer = &cache->stock.defer;
+	bool done = !pcp_load(&defer->used);
+
+	while (!done) {
+		int err;
+
+		done = pcp_defer_idle(defer);
+		err = pcp_defer_barrier(defer);
+		if (err)
+			return err;
+	}
+	return 0;
+}
+
+/* Slabs that flushing emptied; their destructors wait for the answer. Those of a
+ * typesafe cache would be queued for a grace period again, and what is queued
+ * has been waited for. */
+static void set_aside(struct pcp_stock *stock, struct pcp_slab_link *dead)
+{
+	if (!(stock->kind.flags & PCPOOL_TYPESAFE_BY_RCU)) {
+		pcp_stock_bury(stock, dead, false);
+		return;
+	}
+	while (!pcp_slabs_empty(dead)) {
+		struct pcp_slab *slab = pcp_slab_of_list(dead->next);
+
+		pcp_slabs_del(&slab->list);
+		pcp_node_queue(&stock->nodes[slab->node], slab);
+	}
+}
+
+/* Everything back in its slab, and nobody but this thread near it. 0, or why
+ * not. */
+static int clear(struct pcpool_cache *cache)
+{
+	struct pcp_stock *stock = &cache->stock;
+	struct pcp_slab_link dead;
+	int err;
+
+	pcp_slabs_init(&dead);
+	pcp_stock_drain_idle(stock, &dead);
+	err = finish_deferred(cache);
+	if (!err)
+		pcp_stock_empty_barns(stock, &dead);
+	set_aside(stock, &dead);
+	if (!err && !idle(cache))
+		err = EBUSY;
+	return err;
+}
+
 PCP_API int pcpool_cache_destroy(struct pcpool_cache *cache)
 {
-	struct pcp_slab_link dead;
 	struct pcp_stock *stock;
-	int saved = errno;
+	int saved = errno, err;
 
 	if (!cache)
 		return EINVAL;
 	stock = &cache->stock;
-	if (stock->dying || pcp_kind_busy_here(&stock->kind))
+	if (stock->dying || pcp_kind_busy_here(&stock->kind) ||
+	    !pcp_registry_leave(cache))
 		return EBUSY;
-	pcp_slabs_init(&dead);
-	pcp_stock_drain_idle(stock, &dead);
-	pcp_stock_empty_barns(stock, &dead);
-	/* Slabs that flushing emptied; their destructors wait for the answer. */
-	pcp_stock_bury(stock, &dead, false);
-	if (!idle(cache)) {
-		errno = saved;
-		return EBUSY;
+	err = clear(cache);
+	errno = saved;
+	if (err) {
+		pcp_registry_stay(cache);
+		return err;
 	}
 	stock->dying = true;
 	pcp_stock_close(stock);

@@ -73,6 +73,11 @@ PCP_API int pcpool_discard(struct pcpool_cache *cache, void *obj)
 		slab = pcp_check_out(&stock->kind, obj, caller, &index);
 	/* Counted first: no longer the caller's, should another thread fork. */
 	pcp_stat_inc(&stock->kind.stat, PCP_STAT_SLOW_FREE);
+	if (stock->kind.flags & PCPOOL_TYPESAFE_BY_RCU) {
+		pcp_defer_object(stock, obj, PCP_DEFER_DISCARD);
+		errno = saved;
+		return 0;
+	}
 	pcp_unbuild(slab, index);
 	if (stock->bypass)
 		pcp_check_freed(slab, index, false);

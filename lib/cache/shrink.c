@@ -23,10 +23,13 @@ PCP_API int pcpool_cache_shrink(struct pcpool_cache *cache)
 	err = pcp_stock_drain(stock, &dead);
 	pcp_stock_empty_barns(stock, &dead);
 	for (unsigned int i = 0; i < stock->nr_nodes; i++) {
-		pcp_slabs_kill(&dead);
+		pcp_stock_kill(stock, &dead);
 		pcp_node_trim(&stock->nodes[i], 0, &dead);
 	}
-	pcp_slabs_kill(&dead);
+	pcp_stock_kill(stock, &dead);
+	/* Their memory is to be back on return, where that can be waited for. */
+	if (stock->kind.flags & PCPOOL_TYPESAFE_BY_RCU)
+		(void)pcp_defer_barrier(&stock->defer);
 	pcp_block_purge();
 	errno = saved;
 	return err;

@@ -136,6 +136,46 @@ aborted:
 	return PCP_ABORTED;
 }
 
+/* Into the sheaf in another word of the slot than main; closed is what main is
+ * while a drain has the slot. main is acquired as in pcp_rseq_commit(). */
+PCP_INLINE enum pcp_section pcp_rseq_push_at(const void *slots, size_t offset,
+					     void *obj, const void *closed)
+{
+	/* clang-format off */
+	__asm__ volatile goto(
+		PCP_RSEQ_BEGIN
+		PCP_RSEQ_INDEX("%l[refused]")
+		"add x9, %[slots], x9, lsl #6\n\t"
+		"ldar x10, [x9]\n\t"
+		"cmp x10, %[closed]\n\t"
+		"b.eq %l[refused]\n\t"
+		"ldr x10, [x9, %[offset]]\n\t"
+		"cmp x10, #0\n\t"
+		"b.eq %l[refused]\n\t"
+		"ldr x11, [x10]\n\t"
+		"and x9, x11, #0xffff\n\t"
+		"ldr w12, [x10, #8]\n\t"
+		"cmp w9, w12\n\t"
+		"b.eq %l[refused]\n\t"
+		"add x9, x10, x9, lsl #3\n\t"
+		"str %[obj], [x9, #16]\n\t"
+		"add x11, x11, #1\n\t"
+		"str x11, [x10]"
+		PCP_RSEQ_END
+		:
+		: [slots] "r"(slots), [offset] "r"(offset), [obj] "r"(obj),
+		  [closed] "r"(closed),
+		  PCP_RSEQ_AREA
+		: "x9", "x10", "x11", "x12", "memory", "cc"
+		: refused, aborted);
+	/* clang-format on */
+	return PCP_DONE;
+refused:
+	return PCP_REFUSED;
+aborted:
+	return PCP_ABORTED;
+}
+
 PCP_INLINE enum pcp_section pcp_rseq_pop_many(const void *slots, size_t n,
 					      void **objs, size_t *done)
 {

@@ -20,6 +20,16 @@ PCP_INLINE enum pcp_section pcp_rseq_push(const void *slots, void *obj)
 	return PCP_REFUSED;
 }
 
+PCP_INLINE enum pcp_section pcp_rseq_push_at(const void *slots, size_t offset,
+					     void *obj, const void *closed)
+{
+	(void)slots;
+	(void)offset;
+	(void)obj;
+	(void)closed;
+	return PCP_REFUSED;
+}
+
 PCP_INLINE enum pcp_section pcp_rseq_pop_many(const void *slots, size_t n,
 					      void **objs, size_t *done)
 {

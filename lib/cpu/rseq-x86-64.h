@@ -118,6 +118,44 @@ aborted:
 	return PCP_ABORTED;
 }
 
+/* Into the sheaf in another word of the slot than main; closed is what main is
+ * while a drain has the slot. */
+PCP_INLINE enum pcp_section pcp_rseq_push_at(const void *slots, size_t offset,
+					     void *obj, const void *closed)
+{
+	/* clang-format off */
+	__asm__ volatile goto(
+		PCP_RSEQ_BEGIN
+		PCP_RSEQ_INDEX("%l[refused]")
+		"shlq $6, %%r9\n\t"
+		"addq %[slots], %%r9\n\t"
+		"cmpq %[closed], (%%r9)\n\t"
+		"je %l[refused]\n\t"
+		"movq (%%r9, %[offset]), %%r10\n\t"
+		"testq %%r10, %%r10\n\t"
+		"jz %l[refused]\n\t"
+		"movq (%%r10), %%r11\n\t"
+		"movzwl %%r11w, %%r9d\n\t"
+		"cmpl 8(%%r10), %%r9d\n\t"
+		"je %l[refused]\n\t"
+		"movq %[obj], 16(%%r10, %%r9, 8)\n\t"
+		"incq %%r11\n\t"
+		"movq %%r11, (%%r10)"
+		PCP_RSEQ_END
+		:
+		: [slots] "r"(slots), [offset] "r"(offset), [obj] "r"(obj),
+		  [closed] "r"(closed),
+		  [area] "r"(pcp_rseq_area), [id] "r"(pcp_rseq_id)
+		: "r9", "r10", "r11", "memory", "cc"
+		: refused, aborted);
+	/* clang-format on */
+	return PCP_DONE;
+refused:
+	return PCP_REFUSED;
+aborted:
+	return PCP_ABORTED;
+}
+
 PCP_INLINE enum pcp_section pcp_rseq_pop_many(const void *slots, size_t n,
 					      void **objs, size_t *done)
 {

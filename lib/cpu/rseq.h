@@ -31,6 +31,11 @@
  *       sheaf->objects[size] = obj     (beyond the size: nobody's yet)
  *       commit sheaf->word = word + 1
  *
+ *   pcp_rseq_push_at(slots, offset, obj, closed)
+ *       slots[index].main == closed: refused        (acquire)
+ *       sheaf = *(slot + offset); sheaf == NULL: refused
+ *       then as pcp_rseq_push()
+ *
  *   pcp_rseq_pop_many(slots, n, objs, &done)          n >= 1
  *       size == 0: refused; done = min(n, size)
  *       objs[i] = sheaf->objects[size - 1 - i] for i < done

@@ -49,6 +49,14 @@ enum pcp_stat_id {
 	PCP_STAT_PREFILL_OVERSIZE,
 	PCP_STAT_RETURN_FAST,
 	PCP_STAT_RETURN_SLOW,
+	PCP_STAT_SLOT_MISS,
+	PCP_STAT_FREE_RCU_SHEAF,
+	PCP_STAT_FREE_RCU_SHEAF_FAIL,
+	PCP_STAT_RCU_HURRY,
+	PCP_STAT_CAPACITY_UP,
+	PCP_STAT_CAPACITY_DOWN,
+	PCP_STAT_BARN_LIMIT_UP,
+	PCP_STAT_TENDED,
 	PCP_STAT_PARK_SLAB,
 	PCP_STAT_UNPARK_SLAB,
 	PCP_STAT_UNPARK_EVENT,
@@ -73,12 +81,31 @@ uint64_t pcp_stat_sum(const struct pcp_stat *stat, enum pcp_stat_id id);
 /* Bytes of the slots that counted anything. */
 uint64_t pcp_stat_touched(const struct pcp_stat *stat);
 
+static inline uint64_t pcp_stat_of(const struct pcp_stat *stat,
+				   unsigned int slot, enum pcp_stat_id id)
+{
+	return pcp_load(&stat->words[slot * PCP_STAT_STRIDE + id]);
+}
+
+/* What the caller's slot counted. */
+static inline uint64_t pcp_stat_here(const struct pcp_stat *stat,
+				     enum pcp_stat_id id)
+{
+	return pcp_stat_of(stat, pcp_this_slot(), id);
+}
+
+static inline void pcp_stat_add_to(struct pcp_stat *stat, unsigned int slot,
+				   enum pcp_stat_id id, uint64_t n)
+{
+	pcp_add(&stat->words[slot * PCP_STAT_STRIDE + id], n);
+}
+
 static inline void pcp_stat_add(struct pcp_stat *stat, enum pcp_stat_id id,
 				uint64_t n)
 {
 	/* Atomic, for the thread may move on between finding its slot and
 	 * adding; on the slot's own line nonetheless nearly always. */
-	pcp_add(&stat->words[pcp_this_slot() * PCP_STAT_STRIDE + id], n);
+	pcp_stat_add_to(stat, pcp_this_slot(), id, n);
 }
 
 static inline void pcp_stat_inc(struct pcp_stat *stat, enum pcp_stat_id id)

@@ -20,6 +20,7 @@ void pcp_node_init(struct pcp_node *node, struct pcp_kind *kind,
 	pcp_lock_init(&node->death_lock, PCP_RANK_DEATH);
 	pcp_slabs_init(&node->waiting);
 	node->nr_waiting = 0;
+	node->low = 0;
 	node->parking = !pcp_options.no_parking;
 	pcp_stack_init(&node->parked);
 }
@@ -109,6 +110,7 @@ static void settle_locked(struct pcp_node *node, struct pcp_slab *slab,
 			  struct pcp_slab_link *dead)
 	PCP_REQUIRES(&node->list_lock)
 {
+	pcp_assert_held(PCP_RANK_LIST);
 	/* Held, so nothing but a give can have happened to it meanwhile. */
 	if (!pcp_slab_inuse(slab) && enough_partials(node))
 		retire(node, slab, dead);
@@ -124,6 +126,7 @@ static void unpark_locked(struct pcp_node *node, struct pcp_slab_link *dead)
 	struct pcp_stack_node *parked, *next;
 	uint64_t count = 0;
 
+	pcp_assert_held(PCP_RANK_LIST);
 	if (pcp_stack_seems_empty(&node->parked))
 		return;
 	parked = pcp_stack_take_all(&node->parked);
@@ -217,7 +220,7 @@ uint32_t pcp_node_take(struct pcp_node *node, uint32_t max, void **objs,
 	return count;
 }
 
-struct pcp_slab *pcp_node_pop_waiting(struct pcp_node *node)
+static struct pcp_slab *pop_waiting(struct pcp_node *node, bool oldest)
 {
 	struct pcp_slab *slab = NULL;
 
@@ -225,12 +228,36 @@ struct pcp_slab *pcp_node_pop_waiting(struct pcp_node *node)
 		return NULL;
 	pcp_lock(&node->death_lock);
 	if (!pcp_slabs_empty(&node->waiting)) {
-		slab = pcp_slab_of_list(node->waiting.prev);
+		slab = pcp_slab_of_list(oldest ? node->waiting.next
+					       : node->waiting.prev);
 		pcp_slabs_del(&slab->list);
 		pcp_store(&node->nr_waiting, node->nr_waiting - 1);
+		if (node->nr_waiting < node->low)
+			node->low = node->nr_waiting;
 	}
 	pcp_unlock(&node->death_lock);
 	return slab;
+}
+
+struct pcp_slab *pcp_node_pop_waiting(struct pcp_node *node)
+{
+	return pop_waiting(node, false);
+}
+
+struct pcp_slab *pcp_node_pop_oldest(struct pcp_node *node)
+{
+	return pop_waiting(node, true);
+}
+
+uint32_t pcp_node_unused_waiting(struct pcp_node *node)
+{
+	uint32_t low;
+
+	pcp_lock(&node->death_lock);
+	low = node->low;
+	node->low = node->nr_waiting;
+	pcp_unlock(&node->death_lock);
+	return low;
 }
 
 uint32_t pcp_node_take_waiting(struct pcp_node *node, uint32_t max,
@@ -333,8 +360,8 @@ static uint32_t trim_some(struct pcp_node *node, uint32_t keep, uint32_t left,
 	return seen;
 }
 
-void pcp_node_trim(struct pcp_node *node, uint32_t keep,
-		   struct pcp_slab_link *dead)
+static void trim_list(struct pcp_node *node, uint32_t keep,
+		      struct pcp_slab_link *dead)
 {
 	uint32_t left;
 
@@ -347,6 +374,17 @@ void pcp_node_trim(struct pcp_node *node, uint32_t keep,
 			break;
 		left -= seen;
 	}
+}
+
+void pcp_node_trim_empty(struct pcp_node *node, struct pcp_slab_link *dead)
+{
+	trim_list(node, 0, dead);
+}
+
+void pcp_node_trim(struct pcp_node *node, uint32_t keep,
+		   struct pcp_slab_link *dead)
+{
+	trim_list(node, keep, dead);
 	pcp_lock(&node->death_lock);
 	pcp_slabs_splice(dead, &node->waiting);
 	pcp_store(&node->nr_waiting, 0U);

@@ -55,6 +55,8 @@ struct pcp_node {
 	struct pcp_lock death_lock;
 	struct pcp_slab_link waiting;
 	uint32_t nr_waiting; /* also read without the lock, as a hint */
+	uint32_t low;	     /* fewest waiting since pcp_node_unused_waiting() */
+	uint32_t surplus;    /* that tending still has to release */
 	/* Slabs to be linked, pushed by anyone, taken whole under the
 	 * list_lock: a popped one might be unmapped under another popper. */
 	struct pcp_stack parked;
@@ -94,9 +96,18 @@ void pcp_node_give(struct pcp_node *node, const struct pcp_chain *chain,
 void pcp_node_trim(struct pcp_node *node, uint32_t keep,
 		   struct pcp_slab_link *dead);
 
+/* Unlink all empty slabs from the list into *dead. Holds the lock likewise. */
+void pcp_node_trim_empty(struct pcp_node *node, struct pcp_slab_link *dead);
+
 /* The youngest waiting slab, whose memory is the warmest, now the caller's;
  * NULL: none. */
 struct pcp_slab *pcp_node_pop_waiting(struct pcp_node *node);
+
+/* The one that waits longest, the same. */
+struct pcp_slab *pcp_node_pop_oldest(struct pcp_node *node);
+
+/* Slabs that waited all the time since the last call. */
+uint32_t pcp_node_unused_waiting(struct pcp_node *node);
 
 /* Queue an empty slab nobody else can reach as waiting. */
 void pcp_node_queue(struct pcp_node *node, struct pcp_slab *slab);

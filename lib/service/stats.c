@@ -48,6 +48,14 @@ static const struct {
 	EVENT(PREFILL_OVERSIZE, sheaf_prefill_oversize),
 	EVENT(RETURN_FAST, sheaf_return_fast),
 	EVENT(RETURN_SLOW, sheaf_return_slow),
+	EVENT(SLOT_MISS, slot_miss),
+	EVENT(FREE_RCU_SHEAF, free_rcu_sheaf),
+	EVENT(FREE_RCU_SHEAF_FAIL, free_rcu_sheaf_fail),
+	EVENT(RCU_HURRY, rcu_hurry),
+	EVENT(CAPACITY_UP, capacity_up),
+	EVENT(CAPACITY_DOWN, capacity_down),
+	EVENT(BARN_LIMIT_UP, barn_limit_up),
+	EVENT(TENDED, maintained),
 	EVENT(PARK_SLAB, park_slab),
 	EVENT(UNPARK_SLAB, unpark_slab),
 	EVENT(UNPARK_EVENT, unpark_event),
@@ -67,7 +75,9 @@ static void fill_shape(const struct pcp_stock *stock,
 	s->objects_per_slab = layout->objects;
 	s->slab_overhead =
 		layout->slab_size - layout->objects * layout->stride;
-	s->sheaf_capacity = stock->sheaves.capacity;
+	s->sheaf_capacity = pcp_load(&stock->sheaves.capacity);
+	s->sheaf_capacity_max = stock->ceiling;
+	s->barn_limit = pcp_load(&stock->barns[0].limit);
 }
 
 static void fill_book(const struct pcp_book *book, bool forked,
@@ -80,6 +90,7 @@ static void fill_book(const struct pcp_book *book, bool forked,
 	s->objects = book->inuse;
 	s->live = book->live;
 	s->cached = book->cached;
+	s->rcu_backlog = book->deferred;
 	s->sheaves = book->sheaves;
 	s->alloc_fastpath = book->alloc_fast;
 	s->alloc_slowpath = book->alloc_slow;
@@ -112,6 +123,9 @@ void pcp_cache_stats(struct pcpool_cache *cache, struct pcpool_cache_stats *s)
 	for (size_t i = 0; i < PCP_ARRAY_SIZE(events); i++)
 		*(uint64_t *)(void *)((char *)s + events[i].offset) =
 			pcp_stat_sum(&stock->kind.stat, events[i].id);
+	/* Those in CPUs' part-filled sheaves are counted on their hand-over. */
+	s->free_rcu_sheaf += book.deferring;
+	s->rcu_backlog_peak = pcp_load(&stock->defer.peak);
 	/* Read one after the other while threads run: never below nothing. */
 	s->built = s->ctor_ok > s->dtor ? s->ctor_ok - s->dtor : 0;
 	s->metadata_bytes = metadata(stock, &book);

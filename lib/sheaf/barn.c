@@ -12,6 +12,9 @@ void pcp_barn_init(struct pcp_barn *barn, struct pcp_stat *stat)
 	pcp_stack_init(&barn->unused);
 	barn->nr_full = barn->nr_empty = 0;
 	barn->partial = NULL;
+	barn->limit = barn->most = PCP_BARN_FULL;
+	barn->low = 0;
+	barn->starved = false;
 	barn->stat = stat;
 	for (size_t i = 0; i < PCP_ARRAY_SIZE(barn->nodes); i++)
 		pcp_stack_push(&barn->unused, &barn->nodes[i].link);
@@ -69,8 +72,16 @@ struct pcp_sheaf *pcp_barn_get_full(struct pcp_barn *barn)
 {
 	struct pcp_sheaf *sheaf = get(barn, &barn->full, &barn->nr_full);
 
+	uint32_t left = pcp_load(&barn->nr_full);
+
 	pcp_stat_inc(barn->stat, sheaf ? PCP_STAT_BARN_GET
 				       : PCP_STAT_BARN_GET_FAIL);
+	/* Hints, read before they are written: the common case writes
+	 * nothing. */
+	if (left < pcp_load(&barn->low))
+		pcp_store(&barn->low, left);
+	if (!sheaf && !pcp_load(&barn->starved))
+		pcp_store(&barn->starved, true);
 	return sheaf;
 }
 
@@ -87,11 +98,29 @@ struct pcp_sheaf *pcp_barn_get_partial(struct pcp_barn *barn)
 	return pcp_xchg(&barn->partial, NULL);
 }
 
+/* Full now and empty not long ago: a larger one would have saved the way to the
+ * slabs and back. */
+static bool raise_limit(struct pcp_barn *barn)
+{
+	uint32_t limit = pcp_load(&barn->limit), most = pcp_load(&barn->most);
+	uint32_t next = limit + limit / 2;
+
+	if (limit >= most || !pcp_load(&barn->starved))
+		return false;
+	pcp_store(&barn->starved, false);
+	pcp_store(&barn->limit, next < most ? next : most);
+	pcp_stat_inc(barn->stat, PCP_STAT_BARN_LIMIT_UP);
+	return true;
+}
+
 bool pcp_barn_put_full(struct pcp_barn *barn, struct pcp_sheaf *sheaf)
 {
-	bool done = put(barn, &barn->full, &barn->nr_full, PCP_BARN_FULL,
-			sheaf);
+	bool done;
 
+	do
+		done = put(barn, &barn->full, &barn->nr_full,
+			   pcp_load(&barn->limit), sheaf);
+	while (!done && raise_limit(barn));
 	pcp_stat_inc(barn->stat, done ? PCP_STAT_BARN_PUT
 				      : PCP_STAT_BARN_PUT_FAIL);
 	return done;
@@ -106,6 +135,31 @@ struct pcp_sheaf *pcp_barn_put_partial(struct pcp_barn *barn,
 				       struct pcp_sheaf *sheaf)
 {
 	return pcp_xchg(&barn->partial, sheaf);
+}
+
+void pcp_barn_bound(struct pcp_barn *barn, uint32_t most)
+{
+	pcp_store(&barn->most, most);
+	if (pcp_load(&barn->limit) > most)
+		pcp_store(&barn->limit, most);
+	else if (most >= PCP_BARN_FULL && pcp_load(&barn->limit) < PCP_BARN_FULL)
+		pcp_store(&barn->limit, PCP_BARN_FULL);
+}
+
+void pcp_barn_relax(struct pcp_barn *barn)
+{
+	uint32_t most = pcp_load(&barn->most);
+
+	pcp_store(&barn->limit, most < PCP_BARN_FULL ? most : PCP_BARN_FULL);
+	pcp_store(&barn->starved, false);
+}
+
+uint32_t pcp_barn_unused(struct pcp_barn *barn)
+{
+	uint32_t now = pcp_load(&barn->nr_full);
+	uint32_t low = pcp_xchg(&barn->low, now);
+
+	return low < now ? low : now;
 }
 
 uint64_t pcp_barn_objects(const struct pcp_barn *barn)

@@ -17,7 +17,11 @@
 
 #include "sheaf/sheaf.h"
 
+/* Full sheaves a barn holds at first, and at most and at least wherever its limit
+ * goes; empty ones. */
 #define PCP_BARN_FULL 10U
+#define PCP_BARN_FULL_MAX 32U
+#define PCP_BARN_FULL_MIN 2U
 #define PCP_BARN_EMPTY 10U
 
 struct pcp_barn_node {
@@ -34,7 +38,14 @@ struct pcp_barn {
 	uint32_t nr_empty;
 	struct pcp_sheaf *partial;
 	struct pcp_stat *stat;
-	struct pcp_barn_node nodes[PCP_BARN_FULL + PCP_BARN_EMPTY];
+	/* Most full sheaves: the limit, which moves up to `most`, of which
+	 * maintenance and the sheaves' capacity are the masters. */
+	uint32_t limit;
+	uint32_t most;
+	uint32_t low; /* fewest full ones since pcp_barn_unused() */
+	bool starved; /* a get found none since the limit was changed */
+	uint32_t surplus; /* full ones that tending still has to give back */
+	struct pcp_barn_node nodes[PCP_BARN_FULL_MAX + PCP_BARN_EMPTY];
 } PCP_ALIGNED(128);
 
 void pcp_barn_init(struct pcp_barn *barn, struct pcp_stat *stat);
@@ -52,6 +63,16 @@ bool pcp_barn_put_empty(struct pcp_barn *barn, struct pcp_sheaf *sheaf);
  * NULL. */
 struct pcp_sheaf *pcp_barn_put_partial(struct pcp_barn *barn,
 				       struct pcp_sheaf *sheaf);
+
+/* The limit may go up to `most` from now on, and is there at once if it is higher.
+ * Sheaves over it stay until they are taken. */
+void pcp_barn_bound(struct pcp_barn *barn, uint32_t most);
+
+/* The limit back to what it was at first. */
+void pcp_barn_relax(struct pcp_barn *barn);
+
+/* Full sheaves that nobody has needed since the last call. */
+uint32_t pcp_barn_unused(struct pcp_barn *barn);
 
 /* CONTEXT: drain lock held. Objects in all its sheaves; exact at rest. */
 uint64_t pcp_barn_objects(const struct pcp_barn *barn);

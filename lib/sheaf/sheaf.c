@@ -18,20 +18,8 @@ static size_t sheaf_bytes(uint32_t capacity)
 	return (bytes + PCP_CACHELINE - 1) & ~(size_t)(PCP_CACHELINE - 1);
 }
 
-/* The more an object weighs the fewer a CPU hoards: about 16 KiB of small ones
- * in a sheaf. The numbers fill 512, 256 and 128 bytes. */
-uint32_t pcp_sheaf_default_capacity(size_t object_size)
-{
-	if (object_size <= 256)
-		return 59;
-	if (object_size <= 1024)
-		return 27;
-	if (object_size <= 4096)
-		return 11;
-	return object_size <= 65536 ? 3 : 1;
-}
-
-void pcp_sheaf_end(struct pcp_sheaf *sheaf, struct pcp_stat *stat)
+void pcp_sheaf_end_in(struct pcp_sheaf *sheaf, struct pcp_stat *stat,
+		      unsigned int slot)
 {
 	uint64_t allocs, frees;
 
@@ -41,51 +29,66 @@ void pcp_sheaf_end(struct pcp_sheaf *sheaf, struct pcp_stat *stat)
 	pcp_store(&sheaf->base, -1);
 	pcp_store(&sheaf->word, (uint64_t)pcp_sheaf_size(sheaf));
 	if (allocs)
-		pcp_stat_add(stat, PCP_STAT_FAST_ALLOC, allocs);
+		pcp_stat_add_to(stat, slot, PCP_STAT_FAST_ALLOC, allocs);
 	if (frees)
-		pcp_stat_add(stat, PCP_STAT_FAST_FREE, frees);
+		pcp_stat_add_to(stat, slot, PCP_STAT_FAST_FREE, frees);
 }
 
-/* Push a list whose last tail is `last`. Release: pairs with the exchange in
- * take_retired(). */
-static void push_retired(struct pcp_sheaves *set, struct pcp_sheaf *first,
-			 struct pcp_sheaf *last)
+/* Release: pairs with the exchange in take_list(). */
+static void push(struct pcp_sheaf **list, struct pcp_sheaf *sheaf)
 {
-	struct pcp_sheaf *head = pcp_load(&set->retired);
+	struct pcp_sheaf *head = pcp_load(list);
 
 	do
-		pcp_sheaf_tail(last)->next = head;
-	while (!pcp_cas(&set->retired, &head, first));
+		pcp_sheaf_tail(sheaf)->next = head;
+	while (!pcp_cas(list, &head, sheaf));
 }
 
-static struct pcp_sheaf *take_retired(struct pcp_sheaves *set)
+static struct pcp_sheaf *take_list(struct pcp_sheaf **list)
 {
-	if (!pcp_load(&set->retired))
+	if (!pcp_load(list))
 		return NULL;
-	return pcp_xchg(&set->retired, NULL);
+	return pcp_xchg(list, NULL);
+}
+
+static bool serves(struct pcp_sheaf *sheaf, uint32_t capacity, bool oversize)
+{
+	if (pcp_sheaf_tail(sheaf)->oversize != oversize)
+		return false;
+	return oversize ? sheaf->capacity >= capacity
+			: sheaf->capacity == capacity;
 }
 
 /* A retired sheaf of that capacity, or, oversize, of at least that. The list is
- * taken whole and the rest put back; what retires meanwhile joins it. */
-static struct pcp_sheaf *reuse(struct pcp_sheaves *set, uint32_t capacity)
+ * taken whole. Mostly its first serves and nobody retired one meanwhile: then the
+ * rest is put back in one piece. Else sheaf by sheaf, less what does not fit any
+ * more, so that nobody meets it again. */
+static struct pcp_sheaf *reuse(struct pcp_sheaves *set, uint32_t capacity,
+			       bool oversize)
 {
-	struct pcp_sheaf *sheaf = take_retired(set), *found = NULL, *next;
-	bool oversize = capacity > set->capacity;
+	struct pcp_sheaf *sheaf = take_list(&set->retired), *found = NULL;
+	struct pcp_sheaf *next, *none = NULL;
 
+	if (sheaf && serves(sheaf, capacity, oversize)) {
+		found = sheaf;
+		sheaf = pcp_sheaf_tail(sheaf)->next;
+		if (!sheaf || pcp_cas(&set->retired, &none, sheaf))
+			return found;
+	}
 	for (; sheaf; sheaf = next) {
 		next = pcp_sheaf_tail(sheaf)->next;
-		if (!found && (oversize ? sheaf->capacity >= capacity
-					: sheaf->capacity == capacity))
+		if (!found && serves(sheaf, capacity, oversize))
 			found = sheaf;
 		else
-			push_retired(set, sheaf, sheaf);
+			pcp_sheaf_retire(set, sheaf);
 	}
 	return found;
 }
 
-static struct pcp_sheaf *sheaf_new(struct pcp_sheaves *set, uint32_t capacity)
+static struct pcp_sheaf *sheaf_new(struct pcp_sheaves *set, uint32_t capacity,
+				   bool oversize)
 {
-	struct pcp_sheaf *sheaf = reuse(set, capacity), *head;
+	struct pcp_sheaf *sheaf = reuse(set, capacity, oversize), *head;
 
 	if (sheaf)
 		return sheaf;
@@ -94,6 +97,7 @@ static struct pcp_sheaf *sheaf_new(struct pcp_sheaves *set, uint32_t capacity)
 		return NULL;
 	sheaf->capacity = capacity;
 	sheaf->base = -1;
+	pcp_sheaf_tail(sheaf)->oversize = oversize;
 	head = pcp_load(&set->all);
 	do
 		pcp_sheaf_tail(sheaf)->all = head;
@@ -104,21 +108,22 @@ static struct pcp_sheaf *sheaf_new(struct pcp_sheaves *set, uint32_t capacity)
 
 struct pcp_sheaf *pcp_sheaf_new(struct pcp_sheaves *set)
 {
-	return sheaf_new(set, set->capacity);
+	return sheaf_new(set, pcp_load(&set->capacity), false);
 }
 
 struct pcp_sheaf *pcp_sheaf_new_oversize(struct pcp_sheaves *set,
 					 uint32_t capacity)
 {
-	uint32_t rounded = 2 * set->capacity;
+	uint32_t rounded = 64;
 
 	/* Few sizes, so that those given up serve again: they are freed by a
-	 * shrink only. */
+	 * shrink or maintenance only. */
 	while (rounded < capacity)
 		rounded *= 2;
-	return sheaf_new(set, rounded < PCP_SHEAF_SIZE_MASK
-				      ? rounded
-				      : PCP_SHEAF_SIZE_MASK);
+	return sheaf_new(set,
+			 rounded < PCP_SHEAF_SIZE_MASK ? rounded
+						       : PCP_SHEAF_SIZE_MASK,
+			 true);
 }
 
 void pcp_sheaf_move(struct pcp_sheaf *to, struct pcp_sheaf *from)
@@ -136,7 +141,12 @@ void pcp_sheaf_move(struct pcp_sheaf *to, struct pcp_sheaf *from)
 
 void pcp_sheaf_retire(struct pcp_sheaves *set, struct pcp_sheaf *sheaf)
 {
-	push_retired(set, sheaf, sheaf);
+	if (pcp_sheaf_tail(sheaf)->oversize || pcp_sheaf_fits(set, sheaf)) {
+		push(&set->retired, sheaf);
+		return;
+	}
+	pcp_add(&set->nr_misfits, 1U);
+	push(&set->misfits, sheaf);
 }
 
 static void sheaf_free(struct pcp_sheaves *set, struct pcp_sheaf *sheaf)
@@ -145,13 +155,20 @@ static void sheaf_free(struct pcp_sheaves *set, struct pcp_sheaf *sheaf)
 	pcp_stat_inc(set->stat, PCP_STAT_SHEAF_FREE);
 }
 
-void pcp_sheaves_sweep(struct pcp_sheaves *set)
+static uint32_t mark_dead(struct pcp_sheaf *sheaf)
+{
+	uint32_t n = 0;
+
+	for (; sheaf; sheaf = pcp_sheaf_tail(sheaf)->next, n++)
+		pcp_sheaf_tail(sheaf)->dead = true;
+	return n;
+}
+
+/* CONTEXT: drain lock held. */
+static void free_dead(struct pcp_sheaves *set)
 {
 	struct pcp_sheaf *head, *prev;
 
-	for (struct pcp_sheaf *sheaf = take_retired(set); sheaf;
-	     sheaf = pcp_sheaf_tail(sheaf)->next)
-		pcp_sheaf_tail(sheaf)->dead = true;
 	/* Others push in front meanwhile and nobody else unlinks, so only the
 	 * head needs a swap. */
 	head = pcp_load_acquire(&set->all);
@@ -172,6 +189,18 @@ void pcp_sheaves_sweep(struct pcp_sheaves *set)
 	}
 }
 
+void pcp_sheaves_sweep_misfits(struct pcp_sheaves *set)
+{
+	pcp_sub(&set->nr_misfits, mark_dead(take_list(&set->misfits)));
+	free_dead(set);
+}
+
+void pcp_sheaves_sweep(struct pcp_sheaves *set)
+{
+	(void)mark_dead(take_list(&set->retired));
+	pcp_sheaves_sweep_misfits(set);
+}
+
 void pcp_sheaves_free_all(struct pcp_sheaves *set)
 {
 	struct pcp_sheaf *sheaf = pcp_load_acquire(&set->all);
@@ -182,7 +211,7 @@ void pcp_sheaves_free_all(struct pcp_sheaves *set)
 		sheaf_free(set, sheaf);
 		sheaf = next;
 	}
-	set->all = set->retired = NULL;
+	set->all = set->retired = set->misfits = NULL;
 }
 
 void pcp_sheaves_sum(const struct pcp_sheaves *set,

@@ -42,6 +42,10 @@ struct pcp_sheaf_tail {
 	struct pcp_sheaf *next; /* in the retired list or a private one */
 	bool dead;		/* being swept; drain lock */
 	bool held;		/* a user has it, prefilled */
+	bool oversize;		/* made for a user who wants more than any slot:
+				 * must not get into a slot or barn */
+	uint16_t node;		/* of the slot it was unhooked from, while it
+				 * waits for a grace period */
 };
 
 /* Two sheaves of size 0 and capacity 0: empty and full at once, so that every
@@ -123,8 +127,15 @@ static inline void pcp_sheaf_counts(const struct pcp_sheaf *sheaf,
 		*allocs = *frees = 0;
 }
 
-/* The owner has unhooked a main: move its counts to the books. */
-void pcp_sheaf_end(struct pcp_sheaf *sheaf, struct pcp_stat *stat);
+/* The owner has unhooked a main: move its counts to the books, of the slot it was
+ * in; or of the caller's. */
+void pcp_sheaf_end_in(struct pcp_sheaf *sheaf, struct pcp_stat *stat,
+		      unsigned int slot);
+
+static inline void pcp_sheaf_end(struct pcp_sheaf *sheaf, struct pcp_stat *stat)
+{
+	pcp_sheaf_end_in(sheaf, stat, pcp_this_slot());
+}
 
 /* The set of all sheaves of a cache. */
 struct pcp_sheaves {
@@ -132,19 +143,25 @@ struct pcp_sheaves {
 				    * the drain lock */
 	struct pcp_sheaf *retired; /* empty, to be used again or freed; taken
 				    * whole, so that no node is popped */
+	struct pcp_sheaf *misfits; /* empty, of another capacity, to be freed */
+	uint32_t nr_misfits;	   /* about how many */
 	struct pcp_stat *stat;
-	uint32_t capacity; /* of every sheaf but those made oversize */
+	uint32_t capacity; /* of sheaves made now; slots and barns may still
+			    * have smaller and larger ones */
 };
 
-/* Capacities for which a sheaf fills whole cache lines. */
-uint32_t pcp_sheaf_default_capacity(size_t object_size);
+/* Whether it is as large as sheaves are now. */
+static inline bool pcp_sheaf_fits(const struct pcp_sheaves *set,
+				  const struct pcp_sheaf *sheaf)
+{
+	return sheaf->capacity == pcp_load(&set->capacity);
+}
 
 /* An empty sheaf, owned by the caller: a retired one, or new. NULL: no
  * memory. */
 struct pcp_sheaf *pcp_sheaf_new(struct pcp_sheaves *set);
 
-/* The same for at least `capacity` objects, more than the set's. Such a sheaf
- * must not get into a slot or barn. */
+/* The same for at least `capacity` objects, for a user. */
 struct pcp_sheaf *pcp_sheaf_new_oversize(struct pcp_sheaves *set,
 					 uint32_t capacity);
 
@@ -156,6 +173,9 @@ void pcp_sheaf_retire(struct pcp_sheaves *set, struct pcp_sheaf *sheaf);
 
 /* CONTEXT: drain lock held. Free all retired sheaves. */
 void pcp_sheaves_sweep(struct pcp_sheaves *set);
+
+/* CONTEXT: the same. Free those that will not be used again. */
+void pcp_sheaves_sweep_misfits(struct pcp_sheaves *set);
 
 /* Free every sheaf of a cache that is going away. */
 void pcp_sheaves_free_all(struct pcp_sheaves *set);

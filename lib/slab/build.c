@@ -187,5 +187,9 @@ uint32_t pcp_slab_built_inuse(struct pcp_slab *slab)
 		if (pcp_load(&slab->next[i]) == PCP_INDEX_OUT &&
 		    layout->built && pcp_is_built(slab, i))
 			built++;
+	/* Deferred ones are marked by their links instead. */
+	if (layout->built)
+		built += pcp_chained(pcp_load(&slab->chain)) +
+			 pcp_chained(pcp_load(&slab->ripe));
 	return built;
 }

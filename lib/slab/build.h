@@ -34,7 +34,7 @@ bool pcp_kind_busy_here(struct pcp_kind *kind);
 /* CONTEXT: slabs lock held, in a forked child: forget all other threads. */
 void pcp_kind_fork_child(struct pcp_kind *kind);
 
-/* Built objects of a slab that are marked as out: what pcp_slab_kill() would not
+/* Built objects of a slab that are out or deferred: what pcp_slab_kill() would not
  * destruct. */
 uint32_t pcp_slab_built_inuse(struct pcp_slab *slab);
 

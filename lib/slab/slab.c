@@ -283,6 +283,62 @@ bool pcp_slab_give(const struct pcp_chain *chain, uint64_t *word)
 	return false;
 }
 
+bool pcp_slab_defer(struct pcp_slab *slab, uint32_t index,
+		    enum pcp_deferral how)
+{
+	unsigned int shift = how == PCP_DEFER_DISCARD ? 32 : 0;
+	uint64_t word = pcp_load(&slab->chain), next;
+
+	if (pcp_unlikely(pcp_load(&slab->next[index]) != PCP_INDEX_OUT))
+		pcp_chain_die(slab, index);
+	do {
+		uint64_t half = word >> shift & 0xffffffff;
+		uint64_t count = half >> 16;
+
+		pcp_store(&slab->next[index],
+			  (uint16_t)(count ? half & 0xffff : PCP_INDEX_END));
+		half = (count + 1) << 16 | index;
+		next = (word & ~(UINT64_C(0xffffffff) << shift)) |
+		       half << shift;
+	} while (!pcp_cas(&slab->chain, &word, next));
+	return !word;
+}
+
+struct pcp_chain pcp_slab_deferred(struct pcp_slab *slab, uint64_t word,
+				   enum pcp_deferral how)
+{
+	uint64_t half = how == PCP_DEFER_DISCARD ? word >> 32
+						 : word & 0xffffffff;
+	struct pcp_chain chain = {
+		.slab = slab,
+		.first = (uint32_t)(half & 0xffff),
+		.count = (uint32_t)(half >> 16),
+	};
+
+	chain.last = chain.first;
+	for (uint32_t i = 1; i < chain.count; i++)
+		chain.last = follow(slab, chain.last);
+	return chain;
+}
+
+static uint64_t join(struct pcp_slab *slab, enum pcp_deferral how)
+{
+	struct pcp_chain ripe = pcp_slab_deferred(slab, slab->ripe, how);
+	struct pcp_chain open = pcp_slab_deferred(slab, slab->chain, how);
+
+	if (ripe.count && open.count)
+		pcp_store(&slab->next[ripe.last], (uint16_t)open.first);
+	return (uint64_t)(ripe.count + open.count) << 16 |
+	       (ripe.count ? ripe.first : open.first);
+}
+
+void pcp_slab_defer_again(struct pcp_slab *slab)
+{
+	slab->chain = join(slab, PCP_DEFER_DISCARD) << 32 |
+		      join(slab, PCP_DEFER_FREE);
+	slab->ripe = 0;
+}
+
 uint64_t pcp_kind_inuse(struct pcp_kind *kind)
 {
 	uint64_t inuse = 0;

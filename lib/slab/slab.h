@@ -50,7 +50,14 @@ struct pcp_slab {
 	struct pcp_slab_link list;  /* partial list, death queue, or a private
 				     * list of whoever holds the slab */
 	struct pcp_slab_link all;   /* every slab of the cache */
-	struct pcp_stack_node park; /* in the node's park stack */
+	struct pcp_stack_node park; /* in the node's park stack; of a slab that
+				     * is out of reach, among the dying */
+	/* Deferred frees (slot/defer.h). */
+	struct pcp_stack_node defer; /* in the cache's stack of slabs with a
+				      * chain */
+	uint64_t chain;		     /* two chains of objects, by swap */
+	uint64_t ripe;		     /* the same, past their grace period */
+	struct pcp_slab *next_ripe;
 	uint16_t next[] PCP_ALIGNED(PCP_SLAB_HEADER);
 };
 
@@ -233,6 +240,30 @@ struct pcp_chain {
 
 _Noreturn PCP_COLD void pcp_chain_die(const struct pcp_slab *slab,
 				      uint32_t index);
+
+/* Deferred objects of a slab: two chains in one word, of objects to be freed and
+ * to be discarded. Each half is the head in its low 16 bits, the number of
+ * objects in the others. */
+enum pcp_deferral { PCP_DEFER_FREE, PCP_DEFER_DISCARD };
+
+/* Defer an object the caller owns: one swap, release. Returns whether it is the
+ * first, so that the caller has to see to the slab. Aborts when the object is
+ * free or deferred already. */
+bool pcp_slab_defer(struct pcp_slab *slab, uint32_t index,
+		    enum pcp_deferral how);
+
+/* In a forked child: what is ripe goes in front of what is deferred. */
+void pcp_slab_defer_again(struct pcp_slab *slab);
+
+/* Objects in both chains of a word. */
+static inline uint32_t pcp_chained(uint64_t word)
+{
+	return (uint32_t)((word >> 16 & 0xffff) + (word >> 48));
+}
+
+/* Take one of a word's chains, whole. Its count may be 0. */
+struct pcp_chain pcp_slab_deferred(struct pcp_slab *slab, uint64_t word,
+				   enum pcp_deferral how);
 
 /* Add an object the caller owns to a chain. Aborts with a message when the
  * object is free already. */

@@ -11,6 +11,15 @@ static uint64_t size_of(const struct pcp_sheaf *sheaf)
 }
 
 /* CONTEXT: drain_lock held, so no sheaf is freed. */
+static void count_deferred(struct pcp_stock *stock, struct pcp_book *book)
+{
+	for (unsigned int i = 0; i < pcp_index.nr_ids; i++)
+		book->deferring +=
+			size_of(pcp_slot_peek(stock, (long)i, PCP_RCU));
+	book->deferred = book->deferring + pcp_load(&stock->defer.pending);
+}
+
+/* The same. */
 static void count_cached(struct pcp_stock *stock, struct pcp_book *book)
 {
 	for (unsigned int i = 0; i < pcp_index.nr_ids; i++) {
@@ -18,8 +27,7 @@ static void count_cached(struct pcp_stock *stock, struct pcp_book *book)
 
 		book->cached +=
 			size_of(pcp_slot_peek(stock, index, PCP_MAIN)) +
-			size_of(pcp_slot_peek(stock, index, PCP_SPARE)) +
-			size_of(pcp_slot_peek(stock, index, PCP_RCU));
+			size_of(pcp_slot_peek(stock, index, PCP_SPARE));
 	}
 	for (unsigned int i = 0; i < stock->nr_nodes; i++)
 		book->cached += pcp_barn_objects(&stock->barns[i]);
@@ -57,6 +65,7 @@ void pcp_stock_book(struct pcp_stock *stock, struct pcp_book *book, bool out)
 	*book = (struct pcp_book){ 0 };
 	pcp_lock(&stock->drain_lock);
 	count_cached(stock, book);
+	count_deferred(stock, book);
 	pcp_sheaves_sum(&stock->sheaves, &sum);
 	book->held = sum.held;
 	book->cached += sum.held_objects;
@@ -73,4 +82,14 @@ void pcp_stock_book(struct pcp_stock *stock, struct pcp_book *book, bool out)
 	gone = book->free_fast + book->free_slow +
 	       pcp_stat_sum(stat, PCP_STAT_BULK_HELD);
 	book->live -= gone < book->live ? gone : book->live;
+}
+
+uint64_t pcp_stock_deferred(struct pcp_stock *stock)
+{
+	struct pcp_book book = { 0 };
+
+	pcp_lock(&stock->drain_lock);
+	count_deferred(stock, &book);
+	pcp_unlock(&stock->drain_lock);
+	return book.deferred;
 }

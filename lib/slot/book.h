@@ -10,6 +10,8 @@ struct pcp_book {
 	uint64_t alloc_slow, free_slow;
 	uint64_t live;	  /* handed out and not given back */
 	uint64_t cached;  /* in sheaves that slots, barns and users hold */
+	uint64_t deferred; /* waiting for a grace period, or about to */
+	uint64_t deferring; /* of these, in sheaves of slots */
 	uint64_t held;	  /* sheaves that users have */
 	uint64_t inuse;	  /* out of their slabs */
 	uint64_t out;	  /* built, and marked as out of their slabs */
@@ -22,11 +24,14 @@ struct pcp_book {
  * lock. */
 void pcp_stock_book(struct pcp_stock *stock, struct pcp_book *book, bool out);
 
+/* Objects that wait for a grace period, or are about to. Takes the drain lock. */
+uint64_t pcp_stock_deferred(struct pcp_stock *stock);
+
 /* Built objects that threads which do not exist in this forked child had taken
  * from slabs, and not handed out. From a book with `out`. */
 static inline uint64_t pcp_book_lost(const struct pcp_book *book)
 {
-	uint64_t known = book->live + book->cached;
+	uint64_t known = book->live + book->cached + book->deferred;
 
 	return book->out > known ? book->out - known : 0;
 }

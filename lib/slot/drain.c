@@ -13,8 +13,13 @@
  *           old sheaf is its owner's, and the slot is closed again.
  *   take    old main, spare and rcu are the drain's.
  *   reopen  main becomes EMPTY, with release: whoever sees it sees spare and
- *           rcu gone.
+ *           rcu gone. (A barrier's reopens with the old main, as another drain
+ *           may have reopened it before: a section that read the old main
+ *           before the close was aborted by the fence.)
  * In lock mode the slot's lock does all of it.
+ *
+ * A sheaf taken from rcu is handed over to wait for a grace period, whatever the
+ * drain is for. A barrier takes only those, and reopens with the old main.
  */
 #include <config.h>
 
@@ -25,44 +30,56 @@
 
 /* Sheaves in the drain's hands, linked by their tails. */
 struct haul {
-	struct pcp_sheaf *first;
+	struct pcp_sheaf *stock;
+	struct pcp_sheaf *deferred;
+	bool only_deferred;
 };
 
-static void haul_add(struct haul *haul, struct pcp_sheaf *sheaf)
+static void haul_add(struct pcp_sheaf **list, struct pcp_sheaf *sheaf)
 {
 	if (!sheaf || pcp_is_sentinel(sheaf))
 		return;
-	pcp_sheaf_tail(sheaf)->next = haul->first;
-	haul->first = sheaf;
+	pcp_sheaf_tail(sheaf)->next = *list;
+	*list = sheaf;
 }
 
-/* The slot is nobody else's. */
-static void take_sheaves(struct pcp_stock *stock, struct pcp_slot *slot,
-			 struct pcp_sheaf *main, struct haul *haul)
+/* The slot is nobody else's. Returns what it reopens with. */
+static struct pcp_sheaf *take_sheaves(struct pcp_stock *stock,
+				      struct pcp_slot *slot,
+				      struct pcp_sheaf *main, struct haul *haul)
 {
+	unsigned int index = (unsigned int)(slot - stock->slots);
+	struct pcp_sheaf *rcu = slot->rcu;
+
+	if (rcu) {
+		pcp_sheaf_end_in(rcu, &stock->kind.stat, index);
+		pcp_sheaf_tail(rcu)->node = (uint16_t)pcp_slot_node(index);
+		haul_add(&haul->deferred, rcu);
+		pcp_store(&slot->rcu, NULL);
+	}
+	if (haul->only_deferred)
+		return main;
 	if (!pcp_is_sentinel(main))
-		pcp_sheaf_end(main, &stock->kind.stat);
-	haul_add(haul, main);
-	haul_add(haul, slot->spare);
-	haul_add(haul, slot->rcu);
+		pcp_sheaf_end_in(main, &stock->kind.stat, index);
+	haul_add(&haul->stock, main);
+	haul_add(&haul->stock, slot->spare);
 	pcp_store(&slot->spare, NULL);
-	pcp_store(&slot->rcu, NULL);
+	return PCP_EMPTY;
 }
 
 static void drain_locked_slot(struct pcp_stock *stock, struct pcp_slot *slot,
 			      struct haul *haul)
 {
 	pcp_slot_lock(slot);
-	if (slot->local != PCP_CLOSED) {
-		take_sheaves(stock, slot, slot->local, haul);
-		pcp_store(&slot->local, PCP_EMPTY);
-	}
+	if (slot->local != PCP_CLOSED)
+		pcp_store(&slot->local,
+			  take_sheaves(stock, slot, slot->local, haul));
 	pcp_slot_unlock(slot);
 }
 
 /* Which slots a drain bothers with. One that becomes used just now is as good as
  * one that is used later. */
-enum reach { USED, STOCKED };
+enum reach { USED, STOCKED, DEFERRED, TRIMMED };
 
 /* CONTEXT: drain_lock held, so that a sheaf seen is not freed. */
 static bool has_objects(struct pcp_sheaf *sheaf)
@@ -76,10 +93,14 @@ static bool in_reach(struct pcp_slot *slot, enum reach reach)
 	struct pcp_sheaf *spare = pcp_load_acquire(&slot->spare);
 	struct pcp_sheaf *rcu = pcp_load_acquire(&slot->rcu);
 
+	if (reach == TRIMMED)
+		return slot->trim == PCP_TRIM_NOW;
 	if (main == PCP_CLOSED)
 		return false;
 	if (reach == USED)
 		return main != PCP_EMPTY || spare || rcu;
+	if (reach == DEFERRED)
+		return rcu;
 	return has_objects(main) || has_objects(spare) || has_objects(rcu);
 }
 
@@ -88,14 +109,16 @@ static bool in_reach(struct pcp_slot *slot, enum reach reach)
 static bool take_closed(struct pcp_stock *stock, struct pcp_slot *slot,
 			struct pcp_sheaf *old, struct haul *haul)
 {
+	struct pcp_sheaf *main;
+
 	/* Pairs with nothing: the fence ordered the commit before this. */
 	if (pcp_load(&slot->main) != PCP_CLOSED)
 		return false;
-	take_sheaves(stock, slot, old, haul);
+	main = take_sheaves(stock, slot, old, haul);
 	PCP_HOOK(PCP_HOOK_DRAIN_TAKEN);
-	/* Pairs with pcp_rseq_commit()'s load of main, which comes before its
-	 * load of spare. */
-	pcp_store_release(&slot->main, PCP_EMPTY);
+	/* Pairs with pcp_rseq_commit()'s and pcp_rseq_push_at()'s load of main,
+	 * which comes before that of spare or rcu. */
+	pcp_store_release(&slot->main, main);
 	return true;
 }
 
@@ -219,10 +242,15 @@ static void unload(struct pcp_stock *stock, struct haul *haul,
 {
 	struct pcp_sheaf *next;
 
-	for (; haul->first; haul->first = next) {
-		next = pcp_sheaf_tail(haul->first)->next;
-		pcp_stock_flush(stock, haul->first, dead);
-		pcp_sheaf_retire(&stock->sheaves, haul->first);
+	for (; haul->stock; haul->stock = next) {
+		next = pcp_sheaf_tail(haul->stock)->next;
+		pcp_stock_flush(stock, haul->stock, dead);
+		pcp_sheaf_retire(&stock->sheaves, haul->stock);
+	}
+	for (; haul->deferred; haul->deferred = next) {
+		next = pcp_sheaf_tail(haul->deferred)->next;
+		pcp_defer_sheaf(stock, haul->deferred,
+				pcp_sheaf_tail(haul->deferred)->node);
 	}
 }
 
@@ -230,18 +258,23 @@ static void unload(struct pcp_stock *stock, struct haul *haul,
 static int drain_all(struct pcp_stock *stock, enum reach reach,
 		     struct pcp_slab_link *dead)
 {
-	struct haul haul = { NULL };
+	struct haul haul = { .only_deferred = reach == DEFERRED };
 	int err = 0;
 
+	pcp_assert_held(PCP_RANK_DRAIN);
 	if (stock->bypass || stock->dying)
 		return 0;
-	pcp_store_release(&stock->drains, stock->drains + 1);
+	if (!haul.only_deferred)
+		pcp_store_release(&stock->drains, stock->drains + 1);
 	pcp_stat_inc(&stock->kind.stat, PCP_STAT_DRAIN);
 	if (pcp_index.rseq)
 		err = drain_rseq(stock, reach, &haul);
 	else
 		for (unsigned int i = 0; i < pcp_index.nr_ids; i++)
-			drain_locked_slot(stock, &stock->slots[i], &haul);
+			if (reach != TRIMMED ||
+			    stock->slots[i].trim == PCP_TRIM_NOW)
+				drain_locked_slot(stock, &stock->slots[i],
+						  &haul);
 	unload(stock, &haul, dead);
 	return err;
 }
@@ -253,12 +286,27 @@ int pcp_stock_drain(struct pcp_stock *stock, struct pcp_slab_link *dead)
 	pcp_lock(&stock->drain_lock);
 	err = drain_all(stock, USED, dead);
 	pcp_unlock(&stock->drain_lock);
+	pcp_grace_kick();
+	return err;
+}
+
+int pcp_stock_drain_trimmed(struct pcp_stock *stock, struct pcp_slab_link *dead)
+{
+	int err;
+
+	pcp_lock(&stock->drain_lock);
+	err = drain_all(stock, TRIMMED, dead);
+	for (unsigned int i = 0; i < pcp_index.nr_ids; i++)
+		if (stock->slots[i].trim == PCP_TRIM_NOW)
+			stock->slots[i].trim = PCP_TRIM_NO;
+	pcp_unlock(&stock->drain_lock);
+	pcp_grace_kick();
 	return err;
 }
 
 void pcp_stock_drain_idle(struct pcp_stock *stock, struct pcp_slab_link *dead)
 {
-	struct haul haul = { NULL };
+	struct haul haul = { .only_deferred = false };
 
 	pcp_lock(&stock->drain_lock);
 	for (unsigned int i = 0; !stock->bypass && i < pcp_index.nr_ids; i++) {
@@ -269,8 +317,9 @@ void pcp_stock_drain_idle(struct pcp_stock *stock, struct pcp_slab_link *dead)
 		} else if (in_reach(slot, USED)) {
 			/* What others did here happened before this call, or
 			 * the caller broke the rule. */
-			take_sheaves(stock, slot, slot->main, &haul);
-			pcp_store_release(&slot->main, PCP_EMPTY);
+			pcp_store_release(&slot->main,
+					  take_sheaves(stock, slot, slot->main,
+						       &haul));
 		}
 	}
 	unload(stock, &haul, dead);
@@ -286,5 +335,21 @@ int pcp_stock_drain_shared(struct pcp_stock *stock, uint64_t seen,
 	if (stock->drains == seen)
 		err = drain_all(stock, STOCKED, dead);
 	pcp_unlock(&stock->drain_lock);
+	return err;
+}
+
+int pcp_stock_hand_over(struct pcp_stock *stock)
+{
+	uint32_t phase;
+	int err;
+
+	pcp_lock(&stock->drain_lock);
+	err = drain_all(stock, DEFERRED, NULL);
+	/* After the last slot: see defer.h. */
+	phase = pcp_defer_flip(&stock->defer);
+	PCP_HOOK(PCP_HOOK_BARRIER_FLIPPED);
+	pcp_defer_await(&stock->defer, phase);
+	pcp_unlock(&stock->drain_lock);
+	pcp_grace_kick();
 	return err;
 }

@@ -6,7 +6,31 @@
 #include <config.h>
 
 #include "base/fault.h"
+#include "slot/adapt.h"
 #include "slot/ops.h"
+
+/* A full sheaf of the time when capacities were smaller goes on as one of now,
+ * which has room. Else it would come and go between slot and barn for good, and
+ * bursts that sheaves of now can hold would miss every time. */
+static struct pcp_sheaf *widen(struct pcp_stock *stock, unsigned int node,
+			       struct pcp_sheaf *sheaf)
+{
+	struct pcp_sheaf *larger;
+
+	if (pcp_likely(sheaf->capacity >= pcp_load(&stock->sheaves.capacity)))
+		return sheaf;
+	larger = pcp_stock_empty_sheaf(stock, node);
+	if (!larger)
+		return sheaf;
+	if (larger->capacity <= sheaf->capacity) {
+		/* Capacities fell just now, or there was no memory. */
+		pcp_sheaf_retire(&stock->sheaves, larger);
+		return sheaf;
+	}
+	pcp_sheaf_move(larger, sheaf);
+	pcp_sheaf_retire(&stock->sheaves, sheaf);
+	return larger;
+}
 
 /* A sheaf with room for the slot's next frees: the spare if it has any, else an
  * empty one. A full spare goes to the barn, or is emptied and serves. NULL: no
@@ -17,17 +41,20 @@ static struct pcp_sheaf *get_roomy(struct pcp_stock *stock, long index,
 {
 	struct pcp_barn *barn = &stock->barns[node];
 	struct pcp_sheaf *spare = pcp_slot_unhook(stock, index, PCP_SPARE);
-	struct pcp_sheaf *sheaf;
 
 	PCP_HOOK(PCP_HOOK_FREE_UNHOOKED_SPARE);
+	if (spare && !pcp_sheaf_size(spare))
+		return pcp_stock_refit(stock, spare);
+	if (spare)
+		spare = widen(stock, node, spare);
 	if (spare && pcp_sheaf_room(spare))
 		return spare;
+	pcp_adapt_miss(stock, index);
 	if (spare && !pcp_barn_put_full(barn, spare)) {
 		pcp_stock_flush(stock, spare, dead);
-		return spare;
+		return pcp_stock_refit(stock, spare);
 	}
-	sheaf = pcp_barn_get_empty(barn);
-	return sheaf ? sheaf : pcp_sheaf_new(&stock->sheaves);
+	return pcp_stock_empty_sheaf(stock, node);
 }
 
 static void free_to_slab(struct pcp_stock *stock, void *obj,

@@ -5,6 +5,7 @@
  */
 #include <config.h>
 
+#include "base/fault.h"
 #include "base/options.h"
 #include "slab/check.h"
 #include "slot/stock.h"
@@ -61,6 +62,37 @@ void pcp_stock_flush(struct pcp_stock *stock, struct pcp_sheaf *sheaf,
 	pcp_stat_inc(&stock->kind.stat, PCP_STAT_SHEAF_FLUSH);
 }
 
+struct pcp_sheaf *pcp_stock_empty_sheaf(struct pcp_stock *stock,
+					unsigned int node)
+{
+	struct pcp_sheaf *sheaf = pcp_barn_get_empty(&stock->barns[node]);
+
+	return sheaf ? pcp_stock_refit(stock, sheaf)
+		     : pcp_sheaf_new(&stock->sheaves);
+}
+
+struct pcp_sheaf *pcp_stock_refit(struct pcp_stock *stock,
+				  struct pcp_sheaf *sheaf)
+{
+	struct pcp_sheaf *other;
+
+	if (pcp_likely(pcp_sheaf_fits(&stock->sheaves, sheaf)))
+		return sheaf;
+	other = pcp_sheaf_new(&stock->sheaves);
+	if (!other)
+		return sheaf;
+	pcp_sheaf_retire(&stock->sheaves, sheaf);
+	return other;
+}
+
+static void put_empty(struct pcp_stock *stock, unsigned int node,
+		      struct pcp_sheaf *sheaf)
+{
+	if (!pcp_sheaf_fits(&stock->sheaves, sheaf) ||
+	    !pcp_barn_put_empty(&stock->barns[node], sheaf))
+		pcp_sheaf_retire(&stock->sheaves, sheaf);
+}
+
 /* A part-filled sheaf joins the one that lies in the barn: together they make a
  * full one and a rest, or one and an empty one. Returns what the caller still
  * has to place. */
@@ -77,8 +109,7 @@ static struct pcp_sheaf *put_partial(struct pcp_stock *stock,
 	if (other)
 		pcp_sheaf_move(sheaf, other);
 	if (other && !pcp_sheaf_size(other)) {
-		if (!pcp_barn_put_empty(barn, other))
-			pcp_sheaf_retire(&stock->sheaves, other);
+		put_empty(stock, node, other);
 		other = NULL;
 	}
 	/* Now either sheaf is full and other the rest, or other is gone. */
@@ -86,6 +117,7 @@ static struct pcp_sheaf *put_partial(struct pcp_stock *stock,
 		struct pcp_sheaf *third = pcp_barn_put_partial(barn, other);
 
 		if (third) {
+			PCP_HOOK(PCP_HOOK_BARN_THIRD);
 			/* Another was faster; one rest is enough. */
 			pcp_stock_flush(stock, third, dead);
 			pcp_sheaf_retire(&stock->sheaves, third);
@@ -110,8 +142,7 @@ void pcp_stock_put_sheaf(struct pcp_stock *stock, unsigned int node,
 	if (pcp_sheaf_full(sheaf) && pcp_barn_put_full(barn, sheaf))
 		return;
 	pcp_stock_flush(stock, sheaf, dead);
-	if (!pcp_barn_put_empty(barn, sheaf))
-		pcp_sheaf_retire(&stock->sheaves, sheaf);
+	put_empty(stock, node, sheaf);
 }
 
 static void empty_barn(struct pcp_stock *stock, struct pcp_barn *barn,

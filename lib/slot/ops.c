@@ -115,6 +115,32 @@ static size_t locked_push(struct pcp_stock *stock, size_t n,
 	return done;
 }
 
+static bool locked_push_rcu(struct pcp_stock *stock, void *obj)
+{
+	struct pcp_slot *slot = enter(stock);
+	struct pcp_sheaf *sheaf;
+	bool done;
+
+	if (!slot)
+		return false;
+	sheaf = slot->local == PCP_CLOSED ? NULL : slot->rcu;
+	done = sheaf && !pcp_sheaf_full(sheaf);
+	if (done)
+		pcp_sheaf_push(sheaf, obj);
+	pcp_slot_unlock(slot);
+	return done;
+}
+
+bool pcp_slot_push_rcu(struct pcp_stock *stock, void *obj)
+{
+	if (!pcp_index.rseq)
+		return locked_push_rcu(stock, obj);
+	return RUN_SECTION(stock,
+			   pcp_rseq_push_at(stock->slots,
+					    offsetof(struct pcp_slot, rcu), obj,
+					    PCP_CLOSED));
+}
+
 bool pcp_slot_pop(struct pcp_stock *stock, void **obj)
 {
 	if (!pcp_index.rseq)

@@ -16,6 +16,9 @@
 bool pcp_slot_pop(struct pcp_stock *stock, void **obj);
 bool pcp_slot_push(struct pcp_stock *stock, void *obj);
 
+/* Put into the rcu sheaf of the slot the caller is on. */
+bool pcp_slot_push_rcu(struct pcp_stock *stock, void *obj);
+
 /* As many of n as the main has or has room for; 0: refused. */
 size_t pcp_slot_pop_many(struct pcp_stock *stock, size_t n, void **objs);
 size_t pcp_slot_push_many(struct pcp_stock *stock, size_t n,

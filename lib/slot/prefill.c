@@ -12,6 +12,7 @@
 #include <errno.h>
 
 #include "base/options.h"
+#include "slot/adapt.h"
 #include "slot/ops.h"
 
 /* The user may have it from here on: what it takes is counted in the word. */
@@ -28,10 +29,9 @@ static void take_back(struct pcp_stock *stock, struct pcp_sheaf *sheaf)
 	pcp_store(&pcp_sheaf_tail(sheaf)->held, false);
 }
 
-static bool oversize(const struct pcp_stock *stock,
-		     const struct pcp_sheaf *sheaf)
+static bool oversize(struct pcp_sheaf *sheaf)
 {
-	return sheaf->capacity != stock->sheaves.capacity;
+	return pcp_sheaf_tail(sheaf)->oversize;
 }
 
 static void top_up_from_barn(struct pcp_stock *stock, unsigned int node,
@@ -58,7 +58,7 @@ static void top_up_from_barn(struct pcp_stock *stock, unsigned int node,
 static int top_up(struct pcp_stock *stock, struct pcp_sheaf *sheaf, uint32_t n)
 {
 	/* An oversize sheaf may have room for far more than is wanted. */
-	uint32_t want = oversize(stock, sheaf) ? n : sheaf->capacity;
+	uint32_t want = oversize(sheaf) ? n : sheaf->capacity;
 	unsigned int node = pcp_this_node();
 	struct pcp_slab_link dead;
 	int err = 0;
@@ -69,10 +69,13 @@ static int top_up(struct pcp_stock *stock, struct pcp_sheaf *sheaf, uint32_t n)
 	while (pcp_sheaf_size(sheaf) < n) {
 		uint32_t size = pcp_sheaf_size(sheaf);
 		uint32_t count = 0;
+		uint32_t fill = pcp_adapt_fill(stock, pcp_this_index(),
+					       want - size);
 		void *obj;
 
 		if (!err)
-			count = pcp_stock_fill(stock, node, want - size,
+			count = pcp_stock_fill(stock, node,
+					       fill > n - size ? fill : n - size,
 					       &sheaf->objects[size], &err);
 		if (count) {
 			pcp_sheaf_set_size(sheaf, size + count);
@@ -103,9 +106,25 @@ static struct pcp_sheaf *pick(struct pcp_stock *stock)
 		sheaf = pcp_barn_get_full(barn);
 	if (!sheaf)
 		sheaf = pcp_barn_get_partial(barn);
-	if (!sheaf)
-		sheaf = pcp_barn_get_empty(barn);
-	return sheaf ? sheaf : pcp_sheaf_new(&stock->sheaves);
+	return sheaf ? sheaf : pcp_stock_empty_sheaf(stock, pcp_this_node());
+}
+
+/* The same with room for n objects. A sheaf from the time when capacities were
+ * smaller may have too little. */
+static struct pcp_sheaf *pick_roomy(struct pcp_stock *stock, uint32_t n)
+{
+	struct pcp_sheaf *sheaf = pick(stock), *larger;
+	struct pcp_slab_link dead;
+
+	if (!sheaf || sheaf->capacity >= n)
+		return sheaf;
+	larger = pcp_sheaf_new(&stock->sheaves);
+	if (larger)
+		pcp_sheaf_move(larger, sheaf);
+	pcp_slabs_init(&dead);
+	pcp_stock_put_sheaf(stock, pcp_this_node(), sheaf, &dead);
+	pcp_stock_bury(stock, &dead, false);
+	return larger;
 }
 
 /* A sheaf that is the caller's goes where it is of most use. Returns whether that
@@ -115,11 +134,11 @@ static bool place(struct pcp_stock *stock, struct pcp_sheaf *sheaf)
 	long index = pcp_this_index();
 	struct pcp_slab_link dead;
 
-	if (!oversize(stock, sheaf) && pcp_slot_usable(stock, index) &&
+	if (!oversize(sheaf) && pcp_slot_usable(stock, index) &&
 	    pcp_slot_commit(stock, index, PCP_SPARE, NULL, sheaf))
 		return true;
 	pcp_slabs_init(&dead);
-	if (stock->bypass || oversize(stock, sheaf)) {
+	if (stock->bypass || oversize(sheaf)) {
 		pcp_stock_flush(stock, sheaf, &dead);
 		pcp_sheaf_retire(&stock->sheaves, sheaf);
 	} else {
@@ -139,11 +158,18 @@ struct pcp_sheaf *pcp_stock_prefill(struct pcp_stock *stock, uint32_t n,
 	if (stock->dying)
 		return NULL;
 	*err = ENOMEM;
-	if (n > stock->sheaves.capacity) {
+	if (!pcp_adapt_suffices(stock, n)) {
 		how = PCP_STAT_PREFILL_OVERSIZE;
 		sheaf = pcp_sheaf_new_oversize(&stock->sheaves, n);
 	} else {
-		sheaf = pick(stock);
+		sheaf = pick_roomy(stock, n);
+	}
+	if (!sheaf || sheaf->capacity < n) {
+		/* Capacities fell just now. */
+		if (sheaf)
+			place(stock, sheaf);
+		how = PCP_STAT_PREFILL_OVERSIZE;
+		sheaf = pcp_sheaf_new_oversize(&stock->sheaves, n);
 	}
 	if (!sheaf)
 		return NULL;
@@ -171,9 +197,13 @@ struct pcp_sheaf *pcp_stock_refill(struct pcp_stock *stock,
 	take_back(stock, sheaf);
 	if (n > sheaf->capacity) {
 		struct pcp_sheaf *larger =
-			pcp_sheaf_new_oversize(&stock->sheaves, n);
+			pcp_adapt_suffices(stock, n)
+				? pcp_sheaf_new(&stock->sheaves)
+				: pcp_sheaf_new_oversize(&stock->sheaves, n);
 
-		if (!larger) {
+		if (!larger || larger->capacity < n) {
+			if (larger)
+				place(stock, larger);
 			*err = ENOMEM;
 			return hand_over(sheaf);
 		}

@@ -9,6 +9,7 @@
 #include <sched.h>
 
 #include "base/fault.h"
+#include "slot/adapt.h"
 #include "slot/ops.h"
 
 /* Looks beyond the first two before an allocation fails. */
@@ -71,13 +72,13 @@ static struct pcp_sheaf *from_barn(struct pcp_barn *barn)
 
 /* An empty sheaf to fill, or, if the main turns out not to be empty, that. */
 static struct pcp_sheaf *to_fill(struct pcp_stock *stock, long index,
-				 struct pcp_barn *barn)
+				 unsigned int node)
 {
 	struct pcp_sheaf *sheaf = pcp_slot_unhook(stock, index, PCP_MAIN);
 
 	if (!sheaf)
-		sheaf = pcp_barn_get_empty(barn);
-	return sheaf ? sheaf : pcp_sheaf_new(&stock->sheaves);
+		return pcp_stock_empty_sheaf(stock, node);
+	return pcp_sheaf_size(sheaf) ? sheaf : pcp_stock_refit(stock, sheaf);
 }
 
 /* A sheaf with at least one object, owned by the caller, for the slot it is
@@ -95,16 +96,20 @@ static struct pcp_sheaf *get_stocked(struct pcp_stock *stock, long index,
 	PCP_HOOK(PCP_HOOK_ALLOC_UNHOOKED_SPARE);
 	if (spare && pcp_sheaf_size(spare))
 		return spare;
+	pcp_adapt_miss(stock, index);
 	sheaf = from_barn(barn);
 	if (sheaf) {
 		if (spare)
 			pcp_stock_put_sheaf(stock, node, spare, dead);
 		return sheaf;
 	}
-	sheaf = spare ? spare : to_fill(stock, index, barn);
+	sheaf = spare ? pcp_stock_refit(stock, spare)
+		      : to_fill(stock, index, node);
 	if (!sheaf || pcp_sheaf_size(sheaf))
 		return sheaf;
-	count = pcp_stock_fill(stock, node, sheaf->capacity, sheaf->objects, err);
+	count = pcp_stock_fill(stock, node,
+			       pcp_adapt_fill(stock, index, sheaf->capacity),
+			       sheaf->objects, err);
 	if (count) {
 		pcp_sheaf_set_size(sheaf, count);
 		pcp_stat_inc(&stock->kind.stat, PCP_STAT_SHEAF_REFILL);

@@ -6,7 +6,7 @@
 
 #include "base/osmem.h"
 #include "cpu/topology.h"
-#include "slot/stock.h"
+#include "slot/adapt.h"
 
 static void set_slots(struct pcp_stock *stock, struct pcp_sheaf *sheaf)
 {
@@ -35,11 +35,11 @@ int pcp_stock_init(struct pcp_stock *stock, size_t size, size_t align,
 		pcp_node_init(&stock->nodes[i], &stock->kind, min_partial);
 		pcp_barn_init(&stock->barns[i], &stock->kind.stat);
 	}
-	stock->sheaves.capacity = capacity;
 	stock->sheaves.stat = &stock->kind.stat;
 	stock->bypass = stock->kind.layout.check;
 	pcp_lock_init(&stock->drain_lock, PCP_RANK_DRAIN);
 	set_slots(stock, stock->bypass ? PCP_CLOSED : PCP_EMPTY);
+	pcp_adapt_init(stock, capacity);
 	return 0;
 
 no_memory:
@@ -98,11 +98,19 @@ static void run_deaths(struct pcp_stock *stock)
 	}
 }
 
+void pcp_stock_kill(struct pcp_stock *stock, struct pcp_slab_link *dead)
+{
+	if (stock->kind.flags & PCPOOL_TYPESAFE_BY_RCU)
+		pcp_defer_deaths(stock, dead);
+	else
+		pcp_slabs_kill(dead);
+}
+
 void pcp_stock_bury(struct pcp_stock *stock, struct pcp_slab_link *dead,
 		    bool may_run_dtors)
 {
 	if (!stock->kind.dtor) {
-		pcp_slabs_kill(dead);
+		pcp_stock_kill(stock, dead);
 		return;
 	}
 	while (!pcp_slabs_empty(dead)) {
@@ -122,4 +130,5 @@ void pcp_stock_fork_child(struct pcp_stock *stock)
 	for (unsigned int i = 0; i < pcp_index.nr_ids; i++)
 		pcp_store(&stock->slots[i].lock, 0U);
 	pcp_store(&stock->burying, false);
+	pcp_defer_fork_child(stock);
 }

@@ -25,6 +25,10 @@
 #include "node/node.h"
 #include "sheaf/barn.h"
 #include "slab/build.h"
+#include "slot/defer.h"
+
+/* Whether tending is to empty a slot, and whether the drain at hand is to. */
+enum pcp_trim { PCP_TRIM_NO, PCP_TRIM_IDLE, PCP_TRIM_NOW };
 
 struct pcp_slot {
 	struct pcp_sheaf *main;
@@ -33,6 +37,13 @@ struct pcp_slot {
 	struct pcp_sheaf *local;
 	uint32_t lock; /* lock mode: guards spare, rcu, local and what local
 			* holds; nothing is taken under it, no rank */
+	/* For slot/adapt.h and slot/tend.c, on slow paths: hints that may get
+	 * lost when a thread moves on in between. */
+	uint32_t misses; /* since the window began */
+	uint64_t window; /* operations when it began */
+	uint64_t seen;	 /* what tending saw the last time */
+	uint32_t fill;	 /* objects the next refill from slabs may take */
+	uint8_t trim;	 /* enum pcp_trim; drain lock, as seen */
 } PCP_ALIGNED(PCP_CACHELINE);
 
 _Static_assert(sizeof(struct pcp_slot) == 1U << PCP_SLOT_SHIFT, "sections");
@@ -41,6 +52,14 @@ _Static_assert(sizeof(void *) != 8 ||
 		       (offsetof(struct pcp_slot, spare) == PCP_SLOT_SPARE &&
 			offsetof(struct pcp_slot, rcu) == PCP_SLOT_RCU),
 	       "sections");
+
+/* For slot/tend.c, of the one thread that tends. */
+struct pcp_tending {
+	uint64_t misses, slow; /* what the last look saw */
+	unsigned int use;      /* enum pcp_use, since the look before */
+	bool pending;	       /* not all was given back yet */
+	bool gathered;	       /* empty slabs are among what waits */
+};
 
 struct pcp_stock {
 	struct pcp_kind kind;
@@ -51,15 +70,20 @@ struct pcp_stock {
 	bool bypass; /* a checking cache: its slots are never used */
 	bool dying;  /* destroy runs destructors; no allocation any more */
 	bool burying; /* a free runs destructors of waiting slabs */
+	/* Sheaf capacities to choose from; equal: fixed. */
+	uint32_t floor, ceiling;
 	/* Rank PCP_RANK_DRAIN. Serialises drains; guards the freeing of
 	 * sheaves and `drains`. Never held over a callback. */
 	struct pcp_lock drain_lock;
 	uint64_t drains; /* begun; also read without the lock */
+	struct pcp_tending tending;
+	struct pcp_defer defer;
 	struct pcp_slot slots[] PCP_ALIGNED(128); /* pcp_index.nr_ids */
 };
 
 /* 0 or ENOMEM. kind's callbacks, flags and name are filled in. The memory is
- * zeroed and has room for pcp_index.nr_ids slots. */
+ * zeroed and has room for pcp_index.nr_ids slots. capacity 0: adapted to use. To
+ * be followed by pcp_defer_init(). */
 int pcp_stock_init(struct pcp_stock *stock, size_t size, size_t align,
 		   uint32_t capacity, uint32_t min_partial);
 
@@ -107,11 +131,29 @@ void pcp_stock_give(struct pcp_stock *stock, size_t n, void **objs,
 /* One object whose slot's main had no room. */
 void pcp_slot_free_slow(struct pcp_stock *stock, void *obj);
 
+/* One object to be freed after a grace period, which the slot's rcu sheaf did
+ * not take. */
+void pcp_slot_defer_slow(struct pcp_stock *stock, void *obj);
+
+/* Slabs nobody else can reach are destructed and released: now, or, in a typesafe
+ * cache, after a grace period. */
+void pcp_stock_kill(struct pcp_stock *stock, struct pcp_slab_link *dead);
+
 /* Slabs of *dead are released where there is no destructor. Else they join those
  * that wait, and if it may, this call destructs and releases what waits, unless
  * another is at it. */
 void pcp_stock_bury(struct pcp_stock *stock, struct pcp_slab_link *dead,
 		    bool may_run_dtors);
+
+/* An empty sheaf of the capacity of now, from the barn, or new. NULL: no
+ * memory. */
+struct pcp_sheaf *pcp_stock_empty_sheaf(struct pcp_stock *stock,
+					unsigned int node);
+
+/* An empty sheaf the caller owns is exchanged if it does not fit any more and
+ * another can be had. */
+struct pcp_sheaf *pcp_stock_refit(struct pcp_stock *stock,
+				  struct pcp_sheaf *sheaf);
 
 /* A sheaf the caller owns goes to the barn of a node, or is emptied. */
 void pcp_stock_put_sheaf(struct pcp_stock *stock, unsigned int node,
@@ -121,9 +163,13 @@ void pcp_stock_put_sheaf(struct pcp_stock *stock, unsigned int node,
 void pcp_stock_flush(struct pcp_stock *stock, struct pcp_sheaf *sheaf,
 		     struct pcp_slab_link *dead);
 
-/* Empty every slot into the slabs. 0, or an errno value when some slot could
+/* Empty every slot into the slabs; what is deferred is handed over. 0, or an errno value when some slot could
  * not be fenced; what could be emptied was. */
 int pcp_stock_drain(struct pcp_stock *stock, struct pcp_slab_link *dead);
+
+/* The same for slots that are marked to be trimmed. */
+int pcp_stock_drain_trimmed(struct pcp_stock *stock,
+			    struct pcp_slab_link *dead);
 
 /* The same for a cache that nobody else uses, which takes no fence. */
 void pcp_stock_drain_idle(struct pcp_stock *stock, struct pcp_slab_link *dead);
@@ -133,6 +179,11 @@ void pcp_stock_drain_idle(struct pcp_stock *stock, struct pcp_slab_link *dead);
  * before it looked elsewhere: what slots held then has been moved. */
 int pcp_stock_drain_shared(struct pcp_stock *stock, uint64_t seen,
 			   struct pcp_slab_link *dead);
+
+/* When it returns, every object deferred before this call waits for a grace period
+ * that has not begun, or has had it. 0, or an errno value when some slot could
+ * not be fenced. */
+int pcp_stock_hand_over(struct pcp_stock *stock);
 
 /* Empty the barns into the slabs and free what sheaves are not in use. */
 void pcp_stock_empty_barns(struct pcp_stock *stock, struct pcp_slab_link *dead);

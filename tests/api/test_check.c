@@ -51,6 +51,13 @@ static void bad_discard(void *obj)
 	atomic_store(&note->survived, true);
 }
 
+static void bad_free_rcu(void *obj)
+{
+	note->object = obj;
+	pcpool_free_rcu(victim, obj);
+	atomic_store(&note->survived, true);
+}
+
 /* --- the cases ---------------------------------------------------------------
  */
 
@@ -144,6 +151,56 @@ static void twice_in_one_bulk(void)
 	atomic_store(&note->survived, true);
 }
 
+static void twice_second_by_free_rcu(void)
+{
+	void *obj = must_alloc(victim);
+
+	pcpool_free(victim, obj);
+	bad_free_rcu(obj);
+}
+
+static void twice_first_by_free_rcu(void)
+{
+	void *obj = must_alloc(victim);
+
+	pcpool_free_rcu(victim, obj);
+	bad_free(obj);
+}
+
+static void twice_both_by_free_rcu(void)
+{
+	void *obj = must_alloc(victim);
+
+	pcpool_free_rcu(victim, obj);
+	bad_free_rcu(obj);
+}
+
+/* Waiting no more when it is freed again. */
+static void twice_by_free_rcu_at_last(void)
+{
+	void *obj = must_alloc(victim);
+
+	pcpool_free_rcu(victim, obj);
+	expect_eq(pcpool_rcu_barrier(victim), 0);
+	bad_free_rcu(obj);
+}
+
+static void discard_after_free_rcu(void)
+{
+	void *obj = must_alloc(victim);
+
+	pcpool_free_rcu(victim, obj);
+	bad_discard(obj);
+}
+
+static void free_rcu_after_discard(void)
+{
+	void *obj = must_alloc(victim);
+
+	expect_eq(pcpool_discard(victim, obj), 0);
+	bad_free_rcu(obj);
+}
+
 static void free_after_discard(void)
 {
 	void *obj = must_alloc(victim);
@@ -187,6 +244,23 @@ static void other_cache(void)
 {
 	must_alloc(victim);
 	bad_free(must_alloc(twin));
+}
+
+static void other_cache_free_rcu(void)
+{
+	must_alloc(victim);
+	bad_free_rcu(must_alloc(twin));
+}
+
+static void free_rcu_interior(void)
+{
+	bad_free_rcu((char *)must_alloc(victim) + 8);
+}
+
+static void free_rcu_of_malloc(void)
+{
+	must_alloc(victim);
+	bad_free_rcu(malloc(SIZE));
 }
 
 static void other_cache_discard(void)
@@ -354,6 +428,15 @@ static const struct misuse misuses[] = {
 	CASE(twice_second_by_bulk),
 	CASE(twice_first_by_bulk),
 	CASE(twice_in_one_bulk),
+	CASE(twice_second_by_free_rcu),
+	CASE(twice_first_by_free_rcu),
+	CASE(twice_both_by_free_rcu),
+	CASE(twice_by_free_rcu_at_last),
+	CASE(discard_after_free_rcu),
+	CASE(free_rcu_after_discard),
+	CASE(other_cache_free_rcu),
+	CASE(free_rcu_interior),
+	CASE(free_rcu_of_malloc),
 	CASE(free_after_discard),
 	CASE(discard_after_free),
 	CASE(discard_twice),
@@ -391,6 +474,7 @@ static void run_case(void *arg)
 	if (checking)
 		return;
 	/* In normal mode: when the stocks reach the slabs, at the latest. */
+	pcpool_rcu_barrier(victim);
 	pcpool_cache_shrink(victim);
 }
 
@@ -507,6 +591,7 @@ static void right_use(const struct worker *w)
 			pcpool_free(cache, objs[j]);
 		expect_eq(pcpool_free_bulk(cache, 32, objs + 32), 0);
 		pcpool_free(cache, must_alloc(cache));
+		pcpool_free_rcu(cache, must_alloc(cache));
 		expect_eq(pcpool_discard(cache, must_alloc(cache)), 0);
 	}
 }
@@ -518,6 +603,7 @@ START_TEST(test_right_use)
 		sheet_cache_of("right", 48, &sheet, PCPOOL_CHECK, 0);
 
 	run_threads(4, right_use, cache);
+	expect_eq(pcpool_rcu_barrier(cache), 0);
 	expect_eq(pcpool_cache_shrink(cache), 0);
 	sheet_balanced(&sheet);
 	expect_eq(stats_of(cache).slabs, 0);

@@ -66,12 +66,24 @@ START_TEST(test_refuses_flags_and_numbers)
 {
 	struct pcpool_cache_attr attr;
 
-	for (unsigned int bit = 2; bit < 32; bit++) {
+	for (unsigned int bit = 3; bit < 32; bit++) {
 		attr = attr_of();
 		attr.flags = 1U << bit;
 		expect_refused(pcpool_cache_create("a", 64, &attr), EINVAL);
 		attr.flags |= PCPOOL_CHECK;
 		expect_refused(pcpool_cache_create("a", 64, &attr), EINVAL);
+	}
+	/* A free cannot wait for readers before it destructs. */
+	attr = attr_of();
+	attr.flags = PCPOOL_TYPESAFE_BY_RCU | PCPOOL_DTOR_ON_FREE;
+	expect_refused(pcpool_cache_create("a", 64, &attr), EINVAL);
+	attr.flags |= PCPOOL_CHECK;
+	expect_refused(pcpool_cache_create("a", 64, &attr), EINVAL);
+	for (unsigned int check = 0; check < 2; check++) {
+		attr.flags = PCPOOL_TYPESAFE_BY_RCU |
+			     (check ? PCPOOL_CHECK : 0);
+		attr.rcu_backlog = check ? SIZE_MAX : 1;
+		must_destroy(pcpool_cache_create("a", 64, &attr));
 	}
 	attr = attr_of();
 	attr.sheaf_capacity = PCPOOL_SHEAF_CAPACITY_MAX + 1;

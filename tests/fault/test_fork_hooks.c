@@ -21,6 +21,11 @@ static atomic_int armed = -1;
 static _Thread_local bool is_worker;
 static sem_t reached, go;
 
+/* For hooks on the library's own thread: the worker holds still between two
+ * calls, where it is known what it has. */
+static atomic_bool rest;
+static sem_t resting;
+
 static struct sheet sheet;
 static struct pcpool_cache *cache;
 static atomic_bool stop;
@@ -29,6 +34,11 @@ static atomic_bool stop;
 static void *held[HELD];
 static volatile size_t nr_held;
 
+static bool on_own_thread(enum pcp_hook_id id)
+{
+	return id == PCP_HOOK_DEFER_FREED || id == PCP_HOOK_GRACE_SEALED;
+}
+
 /* Stands still where it is told to, but not for ever: it may have a lock that
  * the fork waits for. */
 static void stand_still(enum pcp_hook_id id)
@@ -36,13 +46,25 @@ static void stand_still(enum pcp_hook_id id)
 	struct timespec until;
 	int want = (int)id;
 
-	if (!is_worker || !atomic_compare_exchange_strong(&armed, &want, -1))
+	if ((!is_worker && !on_own_thread(id)) ||
+	    !atomic_compare_exchange_strong(&armed, &want, -1))
 		return;
 	clock_gettime(CLOCK_REALTIME, &until);
 	until.tv_sec += 2;
 	sem_post(&reached);
 	while (sem_timedwait(&go, &until) && errno == EINTR)
 		;
+}
+
+static void rest_a_while(void)
+{
+	const struct timespec moment = { 0, 1000000 };
+
+	if (!atomic_load(&rest))
+		return;
+	sem_post(&resting);
+	while (atomic_load(&rest))
+		nanosleep(&moment, NULL);
 }
 
 static void *worker(void *arg)
@@ -56,6 +78,7 @@ static void *worker(void *arg)
 	while (!atomic_load(&stop)) {
 		size_t want = rng_below(&rng, HELD);
 
+		rest_a_while();
 		while (nr_held < want) {
 			void *obj = must_alloc(cache);
 
@@ -64,7 +87,10 @@ static void *worker(void *arg)
 		}
 		while (nr_held > want / 2) {
 			nr_held = nr_held - 1;
-			pcpool_free(cache, held[nr_held]);
+			if (rng_below(&rng, 4))
+				pcpool_free(cache, held[nr_held]);
+			else
+				pcpool_free_rcu(cache, held[nr_held]);
 		}
 		if (rng_below(&rng, 8) == 0)
 			expect_eq(pcpool_cache_shrink(cache), 0);
@@ -87,6 +113,8 @@ static void child_main(void *arg)
 		sheet_pattern_check(held[i], 64);
 	for (size_t i = 0; i < nr_held; i++)
 		pcpool_free(cache, held[i]);
+	expect_eq(pcpool_rcu_barrier(cache), 0);
+	expect_eq(pcpool_rcu_backlog(cache), 0);
 	expect_eq(pcpool_alloc_bulk(cache, 100, objs), 0);
 	for (int i = 0; i < 100; i++)
 		sheet_pattern_check(objs[i], 64);
@@ -111,14 +139,21 @@ static unsigned int fork_at(enum pcp_hook_id id, unsigned int flags)
 	atomic_store(&stop, false);
 	sem_init(&reached, 0, 0);
 	sem_init(&go, 0, 0);
+	sem_init(&resting, 0, 0);
 	atomic_store(&armed, (int)id);
 	expect(!pthread_create(&thread, NULL, worker, NULL));
 	clock_gettime(CLOCK_REALTIME, &until);
 	until.tv_sec += 1;
 	while ((got = sem_timedwait(&reached, &until)) && errno == EINTR)
 		;
+	if (!got && on_own_thread(id)) {
+		atomic_store(&rest, true);
+		while (sem_wait(&resting))
+			;
+	}
 	if (!got)
 		run_child(child_main, NULL, 30, &child);
+	atomic_store(&rest, false);
 	atomic_store(&armed, -1);
 	atomic_store(&stop, true);
 	sem_post(&go);
@@ -140,15 +175,26 @@ START_TEST(test_at_every_hook)
 	/* These stand under a lock, which a fork waits for. */
 	const unsigned int locked =
 		1U << PCP_HOOK_LIST_LOCKED | 1U << PCP_HOOK_DRAIN_CLOSED |
-		1U << PCP_HOOK_DRAIN_FENCED | 1U << PCP_HOOK_DRAIN_TAKEN;
+		1U << PCP_HOOK_DRAIN_FENCED | 1U << PCP_HOOK_DRAIN_TAKEN |
+		1U << PCP_HOOK_UNPARKED | 1U << PCP_HOOK_BARRIER_FLIPPED;
+	/* A fork waits for the end of a grace period too, and then the child is
+	 * lost (unit/test_grace_fork.c). */
+	const unsigned int waited = 1U << PCP_HOOK_GRACE_BEGUN;
 	unsigned int bad = 0;
 
 	pcp_hook_set(stand_still);
 	for (int id = 0; id < PCP_HOOK_COUNT; id++) {
-		if (locked >> id & 1)
+		if ((locked | waited) >> id & 1)
 			continue;
 		bad += fork_at((enum pcp_hook_id)id, 0);
 		bad += fork_at((enum pcp_hook_id)id, PCPOOL_DTOR_ON_FREE);
+		/* There a shrink waits for the library's thread. */
+		if (!on_own_thread((enum pcp_hook_id)id))
+			bad += fork_at((enum pcp_hook_id)id,
+				       PCPOOL_TYPESAFE_BY_RCU);
+		/* Where objects are chained. */
+		if (id == PCP_HOOK_DEFER_CHAINED)
+			bad += fork_at((enum pcp_hook_id)id, PCPOOL_CHECK);
 	}
 	expect_eq(bad, 0);
 }

@@ -5,6 +5,8 @@
  */
 #include <pcpool/pcpool.h>
 #include <pcpool/stats.h>
+#include <pcpool/maintain.h>
+#include <pcpool/rcu.h>
 #include <pcpool/sheaf.h>
 #include <pcpool/percpu.h>
 #include <pcpool/cache.h>
@@ -28,5 +30,7 @@ int UNIT(uint64_t *wide, uint32_t *narrow)
 	       PCPOOL_ALIGN_MAX > PCPOOL_PERCPU_ALIGN_MAX &&
 	       PCPOOL_SHEAF_PREFILL_MAX > PCPOOL_SHEAF_CAPACITY_MAX &&
 	       PCPOOL_SHEAF_CAPACITY_MAX > 1U &&
-	       (PCPOOL_CHECK & PCPOOL_DTOR_ON_FREE) == 0U;
+	       (PCPOOL_CHECK & PCPOOL_DTOR_ON_FREE) == 0U &&
+	       (PCPOOL_TYPESAFE_BY_RCU &
+		(PCPOOL_CHECK | PCPOOL_DTOR_ON_FREE)) == 0U;
 }

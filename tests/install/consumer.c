@@ -89,6 +89,34 @@ static void use_cache(void)
 	check(built > 0 && built == torn_down, "each ctor has its dtor");
 }
 
+/* Deferred frees by the flavour the library takes by itself: this program knows
+ * nothing of liburcu. */
+static void use_rcu(void)
+{
+	struct pcpool_cache_attr attr = PCPOOL_CACHE_ATTR_INIT;
+	struct pcpool_cache *cache;
+	void *obj;
+	int i;
+
+	attr.flags = PCPOOL_TYPESAFE_BY_RCU;
+	attr.rcu_backlog = 10;
+	cache = pcpool_cache_create("deferred", 40, &attr);
+	check(cache != NULL, "create with flags for rcu");
+	if (cache == NULL)
+		return;
+	for (i = 0; i < 100; i++) {
+		obj = pcpool_alloc(cache);
+		check(obj != NULL, "alloc");
+		pcpool_free_rcu(cache, obj);
+		check(pcpool_rcu_wait(cache, 0, -1) == 0, "rcu_wait");
+	}
+	check(pcpool_rcu_backlog(cache) <= 100, "rcu_backlog");
+	check(pcpool_rcu_barrier(cache) == 0, "rcu_barrier");
+	check(pcpool_rcu_backlog(cache) == 0, "nothing is deferred any more");
+	check(pcpool_maintain(0) == 0, "maintain");
+	check(pcpool_cache_destroy(cache) == 0, "destroy after free_rcu");
+}
+
 static void use_percpu(void)
 {
 	struct pcpool_percpu_stats stats;
@@ -136,6 +164,7 @@ int main(void)
 	check(pcpool_this_slot() < pcpool_nr_slots(), "this_slot");
 	use_percpu();
 	use_cache();
+	use_rcu();
 	use_memory_stats();
 	check(pcpool_print(2) == 0, "print");
 	printf("pcpool %s, mode %s by %s (%s)\n", pcpool_version(),

@@ -104,6 +104,18 @@ static void op_free(struct holding *h, unsigned int c)
 			    leave(h, c, rng_below(&h->rng, h->n[c])));
 }
 
+static void op_free_rcu(struct holding *h, unsigned int c)
+{
+	struct pcpool_cache *cache = h->round->shape[c].cache;
+
+	if (!h->n[c])
+		return;
+	pcpool_free_rcu(cache, leave(h, c, rng_below(&h->rng, h->n[c])));
+	/* Or grace periods would never be outrun. */
+	if (rng_below(&h->rng, 512) == 0)
+		expect_eq(pcpool_rcu_wait(cache, 0, -1), 0);
+}
+
 static void op_pair(struct holding *h, unsigned int c)
 {
 	op_alloc(h, c);
@@ -238,7 +250,7 @@ static void (*const ops[])(struct holding *, unsigned int) = {
 	op_pair,	op_pair,	op_pair,	 op_pair,
 	op_alloc_bulk,	op_free_bulk,	op_pass_on,	 op_pass_on,
 	op_prefill,	op_sheaf_alloc, op_sheaf_alloc,	 op_sheaf_refill,
-	op_sheaf_return, op_sheaf_pass_on,
+	op_sheaf_return, op_sheaf_pass_on, op_free_rcu,	 op_free_rcu,
 };
 
 /* --- signals -------------------------------------------------------------- */
@@ -328,7 +340,9 @@ static void serve(struct round *round, unsigned int id)
 		if (round->load->migrate)
 			move_someone(round, &rng);
 
-		if (id % 2 == 0 || rng_below(&rng, 4) == 0)
+		if (rng_below(&rng, 8) == 0)
+			expect_eq(pcpool_rcu_barrier(cache), 0);
+		else if (id % 2 == 0 || rng_below(&rng, 4) == 0)
 			expect_eq(pcpool_cache_shrink(cache), 0);
 		else if (rng_below(&rng, 16))
 			stats_of(cache);
@@ -361,8 +375,10 @@ static void load_thread(const struct worker *w)
 
 static void make_shapes(struct round *round)
 {
-	static const unsigned int flags[] = { 0, 0, 0, PCPOOL_DTOR_ON_FREE,
-					      PCPOOL_CHECK };
+	static const unsigned int flags[] = {
+		0, 0, PCPOOL_DTOR_ON_FREE, PCPOOL_CHECK, PCPOOL_TYPESAFE_BY_RCU,
+		PCPOOL_TYPESAFE_BY_RCU | PCPOOL_CHECK,
+	};
 	static const unsigned int capacities[] = { 0, 0, 1, 2, 5, 30, 200 };
 	struct rng rng;
 
@@ -377,7 +393,7 @@ static void make_shapes(struct round *round)
 		/* The first is always a plain one. */
 		shape->cache =
 			sheet_cache_of("stress", shape->size, &shape->sheet,
-				       c ? flags[rng_below(&rng, 5)] : 0,
+				       c ? flags[rng_below(&rng, 6)] : 0,
 				       c ? capacities[rng_below(&rng, 7)] : 0);
 	}
 }
@@ -389,8 +405,11 @@ static void end_shape(struct round *round, struct shape *shape)
 	for (int i = 0; i < BOXES; i++)
 		pcpool_free(shape->cache, atomic_load(&shape->box[i]));
 	pcpool_sheaf_return(shape->cache, atomic_load(&shape->sheaf));
+	expect_eq(stats_of(shape->cache).live, 0);
+	expect_eq(pcpool_rcu_barrier(shape->cache), 0);
 	stats = stats_of(shape->cache);
 	expect_eq(stats.live, 0);
+	expect_eq(stats.rcu_backlog, 0);
 	expect_eq(stats.objects, stats.cached);
 	expect_eq(stats.ctor_ok, shape->sheet.ok);
 	expect_eq(stats.dtor, shape->sheet.dtor);
@@ -404,6 +423,8 @@ static void end_shape(struct round *round, struct shape *shape)
 	round->load->returns +=
 		stats.sheaf_return_fast + stats.sheaf_return_slow;
 	expect_eq(round->load->prefills, round->load->returns);
+	round->load->deferred +=
+		stats.free_rcu_sheaf + stats.free_rcu_sheaf_fail;
 	round->load->parks += stats.park_slab;
 	if (round->load->seed % 2) {
 		expect_eq(pcpool_cache_shrink(shape->cache), 0);
@@ -526,8 +547,9 @@ void load_print(const struct load *load)
 {
 	printf("%s mode: %llu objects handed out, %llu refused, %llu drains, "
 	       "%llu slots closed again, %llu sections aborted, %llu signals, "
-	       "%llu sheaves prefilled, %llu slabs parked\n",
+	       "%llu sheaves prefilled, %llu slabs parked, "
+	       "%llu frees deferred\n",
 	       pcpool_mode(), load->done, load->refused, load->drains,
 	       load->retries, load->aborts, load->signals, load->prefills,
-	       load->parks);
+	       load->parks, load->deferred);
 }

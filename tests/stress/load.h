@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * The load that the stress programs put on: threads that take, give, pass on
- * and discard objects of several caches at random, also by prefilled sheaves,
- * each object under an owner stamp, while others shrink and read statistics all
- * the time.
+ * The load that the stress programs put on: threads that take, give, defer,
+ * pass on and discard objects of several caches at random, also by prefilled
+ * sheaves, each object under an owner stamp, while others shrink, wait for
+ * deferred frees and read statistics all the time.
  */
 #ifndef PCP_TESTS_STRESS_LOAD_H
 #define PCP_TESTS_STRESS_LOAD_H
@@ -32,6 +32,7 @@ struct load {
 	unsigned long long prefills; /* sheaves handed out */
 	unsigned long long returns;
 	unsigned long long parks;
+	unsigned long long deferred; /* objects given to pcpool_free_rcu() */
 };
 
 #define LOAD_INIT                                                              \

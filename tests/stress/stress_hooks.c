@@ -33,6 +33,14 @@ static const char *const names[PCP_HOOK_COUNT] = {
 	[PCP_HOOK_GROW_UNPUBLISHED] = "grow-unpublished",
 	[PCP_HOOK_PARK] = "park",
 	[PCP_HOOK_UNPARKED] = "unparked",
+	[PCP_HOOK_BARN_THIRD] = "barn-third",
+	[PCP_HOOK_DEFER_RAISED] = "defer-raised",
+	[PCP_HOOK_DEFER_UNHOOKED] = "defer-unhooked",
+	[PCP_HOOK_DEFER_CHAINED] = "defer-chained",
+	[PCP_HOOK_DEFER_FREED] = "defer-freed",
+	[PCP_HOOK_GRACE_SEALED] = "grace-sealed",
+	[PCP_HOOK_GRACE_BEGUN] = "grace-begun",
+	[PCP_HOOK_BARRIER_FLIPPED] = "barrier-flipped",
 };
 
 /* Steps that only rseq mode has. */
@@ -71,6 +79,42 @@ static bool all_reached(void)
 	return all;
 }
 
+/* The load seldom has two threads that put part-filled sheaves at the same
+ * moment: these do little else. More than half full, so that of two sheaves a
+ * rest is left. */
+static void put_rests(const struct worker *w)
+{
+	enum { SHEAVES = 4, CAPACITY = 400 };
+	struct pcpool_cache *cache = w->arg;
+	struct rng rng;
+
+	rng_seed(&rng, w->id);
+	for (unsigned long i = scaled(2000); i; i--) {
+		struct pcpool_sheaf *sheaf[SHEAVES];
+
+		for (int s = 0; s < SHEAVES; s++) {
+			sheaf[s] = pcpool_sheaf_prefill(
+				cache, CAPACITY / 2 +
+					       rng_below(&rng, CAPACITY / 2));
+			expect(sheaf[s]);
+			for (uint32_t n = rng_below(&rng, 8); n; n--)
+				pcpool_free(cache, pcpool_sheaf_alloc(
+							   cache, sheaf[s]));
+		}
+		for (int s = 0; s < SHEAVES; s++)
+			pcpool_sheaf_return(cache, sheaf[s]);
+	}
+}
+
+static void run_rests(void)
+{
+	struct sheet sheet = { .clear = 8 };
+	struct pcpool_cache *cache = sheet_cache_of("rests", 16, &sheet, 0, 400);
+
+	run_threads(6, put_rests, cache);
+	destroy_balanced(cache, &sheet);
+}
+
 static void run(struct load *load, unsigned int rounds)
 {
 	for (unsigned int i = 0; i < rounds; i++) {
@@ -79,6 +123,7 @@ static void run(struct load *load, unsigned int rounds)
 	}
 	load_print(load);
 	expect(load->drains > 0);
+	expect(load->deferred > 0);
 }
 
 int main(int argc, char **argv)
@@ -106,8 +151,10 @@ int main(int argc, char **argv)
 		load.pin_one = false;
 		load.migrate = true;
 		run(&load, 2);
-		for (int more = 0; more < 20 && !all_reached(); more++)
+		for (int more = 0; more < 20 && !all_reached(); more++) {
 			run(&load, 1);
+			run_rests();
+		}
 	}
 	for (int id = 0; id < PCP_HOOK_COUNT; id++)
 		printf("%-22s %llu\n", names[id], atomic_load(&reached[id]));

@@ -32,6 +32,7 @@ static void check_seen(const struct load *load)
 	load_print(load);
 	expect(load->drains > 0);
 	expect(load->prefills > 0);
+	expect(load->deferred > 0);
 	/* A stress that aborts no section does not test what it is for. */
 	if (rseq_mode() && load->signal_us)
 		expect(load->aborts > 0);

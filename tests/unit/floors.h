@@ -83,8 +83,30 @@ static inline uint32_t links(const struct pcp_slab_link *head)
 	return n;
 }
 
+/* Marks the objects of one half of slab->chain as seen. Returns how many. */
+static inline uint32_t half_verify(const struct pcp_slab *slab, uint64_t half,
+				   unsigned char *seen)
+{
+	uint32_t index = half & 0xffff, count = half >> 16 & 0xffff;
+
+	for (uint32_t i = 0; i < count; i++) {
+		expect_cmp(index, <, slab->kind->layout.objects);
+		expect(!seen[index]);
+		seen[index] = 1;
+		index = slab->next[index];
+	}
+	return count;
+}
+
+/* Objects that wait for a grace period chained, not in a sheaf. */
+static inline uint32_t slab_chained(const struct pcp_slab *slab)
+{
+	return (uint32_t)((slab->chain >> 16 & 0xffff) + (slab->chain >> 48));
+}
+
 /* Walks the free list; nobody uses the slab meanwhile. Fails unless every
- * object is either on it once or marked as out, as the word says. */
+ * object is either on it once, or deferred once, or marked as out, as the word
+ * says. */
 static inline void slab_verify(const struct pcp_slab *slab)
 {
 	uint32_t n = slab->kind->layout.objects;
@@ -98,6 +120,8 @@ static inline void slab_verify(const struct pcp_slab *slab)
 		seen[index] = 1;
 		nr_free++;
 	}
+	out = half_verify(slab, slab->chain & 0xffffffff, seen);
+	out += half_verify(slab, slab->chain >> 32, seen);
 	for (uint32_t i = 0; i < n; i++) {
 		if (seen[i])
 			continue;

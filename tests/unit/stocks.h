@@ -35,6 +35,8 @@ static inline struct pcp_stock *stock_make_of(size_t size, struct sheet *sheet,
 		stock->kind.dtor = sheet_dtor;
 	}
 	expect_eq(pcp_stock_init(stock, size, 0, capacity, 2), 0);
+	pcp_grace_init();
+	pcp_defer_init(stock, NULL, 0);
 	return stock;
 }
 
@@ -58,11 +60,11 @@ static inline struct pcp_book book_check(struct pcp_stock *stock,
 	struct pcp_book book;
 	uint64_t built = stock_stat(stock, PCP_STAT_CTOR_OK) -
 			 stock_stat(stock, PCP_STAT_DTOR);
-	uint32_t partial = 0, waiting = 0;
+	uint32_t partial = 0, waiting = 0, chained = 0;
 
 	pcp_stock_book(stock, &book, true);
 	expect_eq(book.live, live);
-	expect_eq(book.live + book.cached, book.inuse);
+	expect_eq(book.live + book.cached + book.deferred, book.inuse);
 	expect_eq(book.inuse, pcp_kind_inuse(kind));
 	expect_eq(book.slabs, stock_stat(stock, PCP_STAT_ALLOC_SLAB) -
 				      stock_stat(stock, PCP_STAT_FREE_SLAB));
@@ -77,17 +79,41 @@ static inline struct pcp_book book_check(struct pcp_stock *stock,
 	}
 	expect_eq(book.partial, partial);
 	expect_eq(book.waiting, waiting);
+	for (struct pcp_slab_link *link = kind->all.next; link != &kind->all;
+	     link = link->next) {
+		struct pcp_slab *slab =
+			pcp_container_of(link, struct pcp_slab, all);
+
+		slab_verify(slab);
+		chained += slab_chained(slab);
+	}
+	expect_cmp(chained, <=, book.deferred);
 	if (kind->layout.built) {
-		/* What is out is built, and nothing is lost. */
-		expect_eq(book.out, book.inuse);
+		/* What is out is built, and nothing is lost. Chained objects
+		 * are not marked as out, whether or not that field has them. */
+		if (book.out != book.inuse)
+			expect_eq(book.out + chained, book.inuse);
 		expect_cmp(built, >=, book.inuse);
 		expect_cmp(built, <=, book.slabs * kind->layout.objects);
 	}
 	expect_eq(pcp_book_lost(&book), 0);
-	for (struct pcp_slab_link *link = kind->all.next; link != &kind->all;
-	     link = link->next)
-		slab_verify(pcp_container_of(link, struct pcp_slab, all));
 	return book;
+}
+
+/* Nothing deferred is left, and the library's thread is done with the stock: it
+ * was idle before a barrier. */
+static inline void stock_settle(struct pcp_stock *stock)
+{
+	struct pcp_defer *defer = &stock->defer;
+	bool done = false;
+
+	expect_eq(pcp_stock_hand_over(stock), 0);
+	while (!done) {
+		done = pcp_defer_idle(defer);
+		pcp_defer_kick(defer);
+		expect_eq(pcp_grace_barrier(defer->grace.flavor), 0);
+	}
+	expect_eq(pcp_stock_deferred(stock), 0);
 }
 
 /* All objects are back: shrinks to nothing and frees the stock. */
@@ -96,6 +122,9 @@ static inline void stock_drop(struct pcp_stock *stock)
 	struct pcp_slab_link dead;
 
 	pcp_slabs_init(&dead);
+	if (book_check(stock, 0).deferred || stock->defer.used ||
+	    stock_stat(stock, PCP_STAT_FREE_RCU_SHEAF))
+		stock_settle(stock);
 	book_check(stock, 0);
 	expect_eq(pcp_stock_drain(stock, &dead), 0);
 	pcp_stock_empty_barns(stock, &dead);

@@ -46,7 +46,7 @@ static void check_barn(unsigned int full, unsigned int empty)
 		expect(!node->sheaf);
 		nodes++;
 	}
-	expect_eq(nodes, PCP_BARN_FULL + PCP_BARN_EMPTY - full - empty);
+	expect_eq(nodes, PCP_ARRAY_SIZE(barn->nodes) - full - empty);
 }
 
 static void teardown(void)

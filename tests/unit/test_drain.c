@@ -92,10 +92,18 @@ START_TEST(test_one_slot)
 	use_here();
 	expect(pcp_slot_commit(stock, here, PCP_RCU, NULL, rcu));
 	pcp_fault_set(PCP_FAULT_FENCE, 0, false);
+	/* The library's thread must not be faster than this one. */
+	stock->defer.state = PCP_DEFER_QUEUED;
 	expect_eq(pcp_stock_drain(stock, &dead), 0);
 	expect_eq(pcp_fault_passed(PCP_FAULT_FENCE), pcp_index.rseq);
 	drained(here);
 	expect_eq(book_check(stock, 0).cached, in_barns());
+	/* What was in the rcu sheaf waits for readers. */
+	expect_eq(book_check(stock, 0).deferred, 2);
+	stock->defer.state = PCP_DEFER_IDLE;
+	stock_settle(stock);
+	expect_eq(book_check(stock, 0).cached, in_barns());
+	expect_cmp(in_barns(), >=, 2);
 	expect_eq(count(PCP_STAT_DRAIN_RETRY), 0);
 	expect_eq(count(PCP_STAT_DRAIN_FAIL), 0);
 	/* What sections counted is in the books. */
@@ -113,14 +121,22 @@ START_TEST(test_without_main)
 {
 	struct pcp_sheaf *sheaf = stocked(3);
 
+	/* The library's thread must not be faster than this one. */
+	stock->defer.state = PCP_DEFER_QUEUED;
 	for (enum pcp_slot_word word = PCP_SPARE; word <= PCP_RCU; word++) {
+		const bool rcu = word == PCP_RCU;
+
 		expect(pcp_slot_commit(stock, here, word, NULL, sheaf));
-		expect_eq(book_check(stock, 0).cached, 3);
+		expect_eq(book_check(stock, 0).cached, rcu ? 0 : 3);
+		expect_eq(book_check(stock, 0).deferred, rcu ? 3 : 0);
 		expect_eq(pcp_stock_drain(stock, &dead), 0);
 		drained(here);
 		expect_eq(book_check(stock, 0).cached, 0);
+		expect_eq(book_check(stock, 0).deferred, rcu ? 3 : 0);
 		sheaf = stocked(3);
 	}
+	stock->defer.state = PCP_DEFER_IDLE;
+	stock_settle(stock);
 	empty_sheaf(sheaf);
 }
 END_TEST

@@ -42,18 +42,20 @@ static void note(char what, enum pcp_fork_level level)
 		prepare_##level, parent_##level, child_##level                \
 	}
 
+HANDLERS(PCP_FORK_GRACE);
 HANDLERS(PCP_FORK_CACHE);
 HANDLERS(PCP_FORK_PERCPU);
 HANDLERS(PCP_FORK_ARENA);
 HANDLERS(PCP_FORK_FENCE);
 
-_Static_assert(PCP_FORK_COUNT == 4, "a new floor wants a test");
+_Static_assert(PCP_FORK_COUNT == 5, "a new floor wants a test");
 
 static void register_all(void)
 {
 	/* In any order: the levels say which is higher. */
 	pcp_fork_register(PCP_FORK_ARENA, &ops_PCP_FORK_ARENA);
 	pcp_fork_register(PCP_FORK_CACHE, &ops_PCP_FORK_CACHE);
+	pcp_fork_register(PCP_FORK_GRACE, &ops_PCP_FORK_GRACE);
 	pcp_fork_register(PCP_FORK_FENCE, &ops_PCP_FORK_FENCE);
 	pcp_fork_register(PCP_FORK_PERCPU, &ops_PCP_FORK_PERCPU);
 	expect_eq(pcp_fork_init(), 0);
@@ -80,8 +82,8 @@ static void expect_traces(const char *in_parent, const char *in_child)
 	expect_eq(status, 0);
 }
 
-#define PARENT "p0p1p2p3f3f2f1f0"
-#define CHILD "p0p1p2p3c3c2c1c0"
+#define PARENT "p0p1p2p3p4f4f3f2f1f0"
+#define CHILD "p0p1p2p3p4c4c3c2c1c0"
 
 START_TEST(test_order)
 {
@@ -113,14 +115,14 @@ START_TEST(test_gaps)
 	expect_eq(pcp_fork_init(), 0);
 	expect_traces("", "");
 	pcp_fork_register(PCP_FORK_PERCPU, &ops_PCP_FORK_PERCPU);
-	expect_traces("p1f1", "p1c1");
+	expect_traces("p2f2", "p2c2");
 	pcp_fork_register(PCP_FORK_ARENA, &only_child);
-	expect_traces("p1f1", "p1c2c1");
+	expect_traces("p2f2", "p2c3c2");
 	pcp_fork_register(PCP_FORK_CACHE, &only_prepare);
-	expect_traces("p0p1f1", "p0p1c2c1");
+	expect_traces("p1p2f2", "p1p2c3c2");
 	/* The same level again replaces. */
 	pcp_fork_register(PCP_FORK_ARENA, &ops_PCP_FORK_ARENA);
-	expect_traces("p0p1p2f2f1", "p0p1p2c2c1");
+	expect_traces("p1p2p3f3f2", "p1p2p3c3c2");
 }
 END_TEST
 
@@ -137,7 +139,8 @@ START_TEST(test_generations)
 		expect_traces(PARENT, CHILD);
 		pcp_fork_register(PCP_FORK_ARENA, &ops_PCP_FORK_CACHE);
 		expect_eq(pcp_fork_init(), 0);
-		expect_traces("p0p1p0p3f3f0f1f0", "p0p1p0p3c3c0c1c0");
+		expect_traces("p0p1p2p1p4f4f1f2f1f0",
+			      "p0p1p2p1p4c4c1c2c1c0");
 		_exit(0);
 	}
 	expect_eq(waitpid(pid, &status, 0), pid);

@@ -125,6 +125,66 @@ START_TEST(test_push)
 }
 END_TEST
 
+/* Into the sheaf of another word of the slot, unless the main is the one that
+ * says closed. _i: the kind of index. */
+START_TEST(test_push_at)
+{
+	static const size_t offsets[] = { PCP_SLOT_SPARE, PCP_SLOT_RCU };
+	static struct sheaf other;
+
+	if (!set_up(_i))
+		return;
+	FOR_EACH_CPU(cpu)
+	{
+		unsigned int own = own_index(cpu);
+		struct slot *slot = &slots[own];
+
+		for (size_t o = 0; o < PCP_ARRAY_SIZE(offsets); o++) {
+			void **word = (void **)(void *)((char *)slot +
+							offsets[o]);
+
+			fill(&other, 1, 4);
+			other.word |= UINT64_C(9) << PCP_SHEAF_ALLOC_SHIFT;
+			/* There is none. */
+			ck_assert_int_eq(RETRY(pcp_rseq_push_at(
+						 slots, offsets[o], object(7),
+						 &nr)),
+					 PCP_REFUSED);
+			*word = &other;
+			/* Closed, whatever lies there. */
+			ck_assert_int_eq(RETRY(pcp_rseq_push_at(
+						 slots, offsets[o], object(7),
+						 slot->main)),
+					 PCP_REFUSED);
+			ck_assert_ptr_null(other.objects[1]);
+			for (size_t i = 1; i < 4; i++)
+				ck_assert_int_eq(
+					RETRY(pcp_rseq_push_at(slots,
+							       offsets[o],
+							       object(i), &nr)),
+					PCP_DONE);
+			/* Full. */
+			ck_assert_int_eq(RETRY(pcp_rseq_push_at(
+						 slots, offsets[o], object(7),
+						 &nr)),
+					 PCP_REFUSED);
+			for (size_t i = 0; i < 4; i++)
+				ck_assert_ptr_eq(other.objects[i], object(i));
+			ck_assert_ptr_null(other.objects[4]);
+			ck_assert_uint_eq(
+				other.word,
+				UINT64_C(9) << PCP_SHEAF_ALLOC_SHIFT | 4);
+			*word = NULL;
+		}
+		/* The main was read, not written. */
+		ck_assert_uint_eq(sheaves[own].word, 0);
+		ck_assert_ptr_eq(slot->main, &sheaves[own]);
+		expect_others_untouched(own);
+	}
+	tear_down();
+}
+END_TEST
+
 /* A sheaf without capacity is both empty and full. */
 START_TEST(test_sentinel)
 {
@@ -137,10 +197,15 @@ START_TEST(test_sentinel)
 
 	if (!set_up(_i))
 		return;
-	for (unsigned int i = 0; i < nr; i++)
+	for (unsigned int i = 0; i < nr; i++) {
 		slots[i].main = &sentinel;
+		slots[i].rcu = &sentinel;
+	}
 	FOR_EACH_CPU(cpu)
 	{
+		ck_assert_int_eq(RETRY(pcp_rseq_push_at(slots, PCP_SLOT_RCU,
+							&got, &done)),
+				 PCP_REFUSED);
 		ck_assert_int_eq(RETRY(pcp_rseq_pop(slots, &got)), PCP_REFUSED);
 		ck_assert_int_eq(RETRY(pcp_rseq_push(slots, &got)),
 				 PCP_REFUSED);
@@ -371,6 +436,8 @@ static void expect_all_refused(void)
 	ck_assert_uint_lt(pcp_this_slot(), pcp_nr_slots());
 	ck_assert_int_eq(pcp_rseq_pop(slots, objs), PCP_REFUSED);
 	ck_assert_int_eq(pcp_rseq_push(slots, objs), PCP_REFUSED);
+	ck_assert_int_eq(pcp_rseq_push_at(slots, PCP_SLOT_MAIN, objs, &done),
+			 PCP_REFUSED);
 	ck_assert_int_eq(pcp_rseq_pop_many(slots, 2, objs, &done), PCP_REFUSED);
 	ck_assert_int_eq(pcp_rseq_push_many(slots, 2, objs, &done),
 			 PCP_REFUSED);
@@ -469,6 +536,7 @@ int main(void)
 	tcase_add_loop_test(tcase, test_pop, 0, KINDS);
 	tcase_add_loop_test(tcase, test_pop_wraps, 0, KINDS);
 	tcase_add_loop_test(tcase, test_push, 0, KINDS);
+	tcase_add_loop_test(tcase, test_push_at, 0, KINDS);
 	tcase_add_loop_test(tcase, test_sentinel, 0, KINDS);
 	tcase_add_loop_test(tcase, test_many, 0, KINDS);
 	tcase_add_loop_test(tcase, test_commit, 0, KINDS);

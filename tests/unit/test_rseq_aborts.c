@@ -79,6 +79,12 @@ static enum pcp_section try_push(void)
 	return pcp_rseq_push(slots, slots);
 }
 
+/* Every slot's rcu is its main, so that the sums tell. */
+static enum pcp_section try_push_at(void)
+{
+	return pcp_rseq_push_at(slots, PCP_SLOT_RCU, slots, NULL);
+}
+
 static enum pcp_section try_pop_many(void)
 {
 	void *objs[CAPACITY];
@@ -121,6 +127,7 @@ static const struct trial {
 } trials[] = {
 	{ "pop", try_pop, CAPACITY / 2, -1, 0 },
 	{ "push", try_push, CAPACITY / 2, 1, 0 },
+	{ "push_at", try_push_at, CAPACITY / 2, 1, 0 },
 	{ "pop_many", try_pop_many, CAPACITY / 2, -(int64_t)CAPACITY / 2, 0 },
 	{ "push_many", try_push_many, CAPACITY / 2, CAPACITY / 2, 0 },
 	{ "commit", try_commit, 0, 0, 0 },
@@ -133,6 +140,7 @@ static void reset(const struct trial *trial)
 	for (unsigned int i = 0; i < nr; i++) {
 		sheaves[i].word = trial->size;
 		slots[i].spare = NULL;
+		slots[i].rcu = slots[i].main;
 		words[i * 8] = 0;
 	}
 }

@@ -28,6 +28,7 @@ START_TEST(test_fresh_slot)
 	expect(!pcp_slot_push(stock, obj));
 	expect_eq(pcp_slot_pop_many(stock, 2, objs), 0);
 	expect_eq(pcp_slot_push_many(stock, 2, objs), 0);
+	expect(!pcp_slot_push_rcu(stock, obj));
 	expect_eq(book_check(stock, 0).slabs, 0);
 	/* Sections of lock mode find no slot at all. */
 	if (!pcp_index.rseq)
@@ -99,7 +100,7 @@ static void check(void)
 	struct pcp_book book;
 
 	pcp_stock_book(stock, &book, true);
-	expect_eq(book.live + book.cached + hidden, book.inuse);
+	expect_eq(book.live + book.cached + book.deferred + hidden, book.inuse);
 }
 
 START_TEST(test_commit)
@@ -121,7 +122,8 @@ START_TEST(test_commit)
 	hidden = 1;
 	check();
 	empty_sheaf(a);
-	expect_eq(book_check(stock, 0).cached, 5);
+	expect_eq(book_check(stock, 0).cached, 2);
+	expect_eq(book_check(stock, 0).deferred, 3);
 	expect(pcp_slot_unhook(stock, here, PCP_RCU) == c);
 	expect(!peek(PCP_RCU));
 	empty_sheaf(c);
@@ -172,6 +174,7 @@ START_TEST(test_closed)
 	expect(!pcp_slot_push(stock, obj));
 	expect_eq(pcp_slot_pop_many(stock, 2, objs), 0);
 	expect_eq(pcp_slot_push_many(stock, 2, objs), 0);
+	expect(!pcp_slot_push_rcu(stock, &obj));
 	a = stocked(1);
 	expect(!pcp_slot_commit(stock, here, PCP_MAIN, PCP_CLOSED, a));
 	expect(!pcp_slot_commit(stock, here, PCP_SPARE, spare, a));
