@@ -18,7 +18,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define BENCH_METRICS_MAX 8U
+#include <pcpool/stats.h>
+
+/** A job's own metrics, and with them the counters of a cache (counters.h). */
+#define BENCH_JOB_METRICS_MAX 8U
+#define BENCH_COUNTERS_MAX 80U
+#define BENCH_METRICS_MAX (BENCH_JOB_METRICS_MAX + BENCH_COUNTERS_MAX)
+/** Parts of an operation that are timed apart. */
+#define BENCH_PHASES 2U
+#define BENCH_ORDERS_MAX 2U
 #define BENCH_CACHE_LINE 64U
 
 /** Inlined whatever the compiler thinks: calls in a timed loop that the
@@ -28,9 +36,17 @@
 /** What one window is to do; sent to the worker as it is. */
 struct bench_params {
 	uint32_t threads;
-	uint32_t work; /**< exec-like bodies per cycle; 0: the bare cycle */
-	uint64_t size; /**< object size in bytes */
+	uint32_t work;	/**< exec-like bodies per cycle; 0: the bare cycle */
+	uint32_t batch; /**< objects taken together; 0 where none are */
+	uint32_t order; /**< index into the job's orders */
+	uint64_t size;	/**< object size in bytes */
 	uint64_t window_ns;
+};
+
+/** A point in time, or a sum of spans (clock.h). */
+struct bench_clock {
+	uint64_t ns;
+	uint64_t cycles; /**< 0 where there is no such counter to read */
 };
 
 /** What a window did, over all threads. */
@@ -39,8 +55,13 @@ struct bench_window {
 	unsigned int cpus; /**< CPUs they ran on: allowed ones */
 	uint64_t ops;
 	uint64_t elapsed_ns; /**< first thread's start to last thread's end */
-	uint64_t cpu_ns;
+	uint64_t cpu_ns;     /**< of these threads */
+	uint64_t process_ns; /**< CPU time of all threads, libraries' too */
+	struct bench_clock phase[BENCH_PHASES];
+	uint64_t peak;	       /**< the greatest of the threads' */
 	uint64_t region_locks; /**< region allocator's locks taken meanwhile */
+	/** The variant's cache at both ends; clear if it has none. */
+	struct pcpool_cache_stats before, after;
 };
 
 /** One of the malloc implementations, loaded. */
@@ -63,6 +84,10 @@ struct bench_thread {
 	uint64_t cpu_ns;
 	uint64_t start_ns;
 	uint64_t end_ns;
+	/** What run() adds up and finds, if the job wants it; cleared between
+	 *  warm-up and window. */
+	struct bench_clock phase[BENCH_PHASES];
+	uint64_t peak;
 	int error;
 };
 
@@ -87,26 +112,39 @@ struct bench_variant {
 	void (*leave)(struct bench_thread *t);
 	/** Undo open(), and check what can be checked then. */
 	int (*close)(void *shared);
+	/** The cache whose counters tell about it. */
+	struct pcpool_cache *(*cache)(void *shared);
 };
 
 struct bench_metric {
 	const char *name;    /**< in JSON */
-	const char *heading; /**< in the table */
+	const char *heading; /**< in the table; NULL: not there */
+	const char *kind;    /**< in JSON, of a counter; else NULL */
 };
 
 struct bench_job {
 	const char *name;
 	const char *title;
-	/** Used where --size is not given, and the smallest allowed. */
-	size_t default_size;
+	/** Used where --size is not given, a 0 at the end; and the smallest
+	 *  allowed. */
+	const uint64_t *default_sizes;
 	size_t min_size;
+	/** The same for --threads; NULL: 1 and 2. */
+	const uint32_t *default_threads;
 	/** Whether --work means something. */
 	bool has_work;
+	/** Whether a cache's counters are shown without --counters. */
+	bool has_counters;
+	/** Used where --batch is not given; 0: the job has none. */
+	uint32_t default_batch;
+	/** Names of the orders every variant runs in, a NULL at the end; NULL:
+	 *  there is only one. */
+	const char *const *orders;
 	/** Operations between two looks at the stop flag. */
 	unsigned int (*batch)(const struct bench_params *params);
 	const struct bench_metric *metrics;
 	unsigned int nr_metrics;
-	/** Fill value[0..nr_metrics-1]. */
+	/** Fill value[0..nr_metrics-1]; NAN for what cannot be had here. */
 	void (*measure)(const struct bench_window *w, double *value);
 	const struct bench_variant *const *variants;
 	unsigned int nr_variants;
@@ -115,6 +153,10 @@ struct bench_job {
 /** All jobs of this build. */
 extern const struct bench_job *const bench_jobs[];
 extern const unsigned int bench_nr_jobs;
+
+/** A job's own metrics come first, then the counters. */
+const struct bench_metric *bench_metric(const struct bench_job *job,
+					unsigned int i);
 
 /** NULL when there is none of that name. */
 const struct bench_job *bench_find_job(const char *name);
@@ -128,5 +170,8 @@ const struct bench_variant *bench_find_variant(const struct bench_job *job,
  * the same number; 16 threads on 2 CPUs count 2.
  */
 double bench_ns_per_op(const struct bench_window *w);
+
+/** The same of a part of the operation, by a sum over all threads. */
+double bench_per_op(const struct bench_window *w, uint64_t sum);
 
 #endif /* BENCH_CORE_H */

@@ -67,7 +67,7 @@ static int add_to_environment(const char *name, char separator,
 /* In the child: become the worker. Returns an errno value if it cannot. */
 static int become_worker(int fd, const struct bench_job *job,
 			 const struct bench_variant *variant,
-			 unsigned int slots)
+			 const char *options, unsigned int slots)
 {
 	char fd_text[16], slots_text[32];
 	const char *argv[6] = { "pcpool-bench", BENCH_WORKER_ARG, fd_text };
@@ -82,6 +82,8 @@ static int become_worker(int fd, const struct bench_job *job,
 	if (!err && variant && variant->options)
 		err = add_to_environment("PCPOOL_OPTIONS", ',',
 					 variant->options);
+	if (!err && options[0])
+		err = add_to_environment("PCPOOL_OPTIONS", ',', options);
 	if (err)
 		return err;
 	snprintf(fd_text, sizeof(fd_text), "%d", fd);
@@ -96,7 +98,8 @@ static int become_worker(int fd, const struct bench_job *job,
 }
 
 int bench_start(struct bench_worker *w, const struct bench_job *job,
-		const struct bench_variant *variant, unsigned int slots)
+		const struct bench_variant *variant, const char *options,
+		unsigned int slots)
 {
 	int fds[2];
 
@@ -115,7 +118,7 @@ int bench_start(struct bench_worker *w, const struct bench_job *job,
 		return fail(w, err, "fork: %s", strerror(err));
 	}
 	if (!w->pid) {
-		int err = become_worker(fds[1], job, variant, slots);
+		int err = become_worker(fds[1], job, variant, options, slots);
 
 		fprintf(stderr, "pcpool-bench: worker: %s\n", strerror(err));
 		_exit(127);
@@ -199,7 +202,7 @@ int bench_probe_all(struct bench_worker *w, struct bench_probe *probe,
 	request.command = BENCH_PROBE;
 	for (unsigned int i = 0; bench_peers[i] && !err; i++) {
 		request.peer = i;
-		err = bench_start(w, NULL, NULL, slots);
+		err = bench_start(w, NULL, NULL, "", slots);
 		if (!err)
 			err = ask(w, &request, &one, sizeof(one));
 		if (w->pid)

@@ -23,11 +23,13 @@ int bench_probe_all(struct bench_worker *w, struct bench_probe *probe,
 		    unsigned int slots);
 
 /**
- * Start the worker of one variant. slots: virtual slots, or 0. Returns 0, or an
- * errno value with error filled.
+ * Start the worker of one variant. options: added to PCPOOL_OPTIONS after all
+ * others, or "". slots: virtual slots, or 0. Returns 0, or an errno value with
+ * error filled.
  */
 int bench_start(struct bench_worker *w, const struct bench_job *job,
-		const struct bench_variant *variant, unsigned int slots);
+		const struct bench_variant *variant, const char *options,
+		unsigned int slots);
 
 /** Ask for one window, and wait for it. Returns 0, or an errno value with
  *  error filled: the worker is ended then. */

@@ -48,6 +48,11 @@ static int close_pcpool(void *shared)
 	return err;
 }
 
+static struct pcpool_cache *cache_of(void *shared)
+{
+	return ((struct pool *)shared)->cache;
+}
+
 BENCH_INLINE struct mm_struct *take(const void *ctx)
 {
 	struct pcpool_cache *const *cache = ctx;
@@ -76,6 +81,7 @@ const struct bench_variant bench_exec_pcpool = {
 	.run = run,
 	.leave = bench_exec_leave,
 	.close = close_pcpool,
+	.cache = cache_of,
 };
 
 const struct bench_variant bench_exec_pcpool_lock = {
@@ -86,4 +92,5 @@ const struct bench_variant bench_exec_pcpool_lock = {
 	.run = run,
 	.leave = bench_exec_leave,
 	.close = close_pcpool,
+	.cache = cache_of,
 };

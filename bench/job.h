@@ -5,6 +5,17 @@
 
 #include "core.h"
 
+extern const struct bench_job bench_job_batch;
+extern const struct bench_variant bench_batch_glibc;
+extern const struct bench_variant bench_batch_jemalloc;
+extern const struct bench_variant bench_batch_mimalloc;
+extern const struct bench_variant bench_batch_tcmalloc;
+extern const struct bench_variant bench_batch_mutex_list;
+extern const struct bench_variant bench_batch_tls_list;
+extern const struct bench_variant bench_batch_limit;
+extern const struct bench_variant bench_batch_pcpool;
+extern const struct bench_variant bench_batch_pcpool_lock;
+
 extern const struct bench_job bench_job_exec;
 extern const struct bench_variant bench_exec_construct;
 extern const struct bench_variant bench_exec_construct_jemalloc;
@@ -16,6 +27,14 @@ extern const struct bench_variant bench_exec_limit;
 extern const struct bench_variant bench_exec_pcpool;
 extern const struct bench_variant bench_exec_pcpool_lock;
 
+extern const struct bench_job bench_job_mmap;
+extern const struct bench_variant bench_mmap_pcpool;
+extern const struct bench_variant bench_mmap_pcpool_lock;
+extern const struct bench_variant bench_mmap_no_barn_refill;
+extern const struct bench_variant bench_mmap_no_barn_refill_lock;
+extern const struct bench_variant bench_mmap_no_parking;
+extern const struct bench_variant bench_mmap_no_parking_lock;
+
 extern const struct bench_job bench_job_pair;
 extern const struct bench_variant bench_pair_glibc;
 extern const struct bench_variant bench_pair_jemalloc;
@@ -26,5 +45,13 @@ extern const struct bench_variant bench_pair_tls_list;
 extern const struct bench_variant bench_pair_limit;
 extern const struct bench_variant bench_pair_pcpool;
 extern const struct bench_variant bench_pair_pcpool_lock;
+
+extern const struct bench_job bench_job_rcu;
+extern const struct bench_variant bench_rcu_call_malloc;
+extern const struct bench_variant bench_rcu_call_jemalloc;
+extern const struct bench_variant bench_rcu_call_mimalloc;
+extern const struct bench_variant bench_rcu_call_tcmalloc;
+extern const struct bench_variant bench_rcu_pcpool;
+extern const struct bench_variant bench_rcu_pcpool_lock;
 
 #endif /* BENCH_JOB_H */

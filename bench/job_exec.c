@@ -61,11 +61,13 @@ static const struct bench_variant *const variants[] = {
 	&bench_exec_pcpool_lock,
 };
 
+static const uint64_t sizes[] = { sizeof(struct mm_struct), 0 };
+
 static const struct bench_metric metrics[] = {
-	{ "ns_per_cycle", "ns/cycle" },
-	{ "cpu_ns_per_cycle", "CPU ns/cycle" },
-	{ "mutex_per_Mop", "mutex/Mop" },
-	{ "ops_per_s", "cycles/s" },
+	{ "ns_per_cycle", "ns/cycle", NULL },
+	{ "cpu_ns_per_cycle", "CPU ns/cycle", NULL },
+	{ "mutex_per_Mop", "mutex/Mop", NULL },
+	{ "ops_per_s", "cycles/s", NULL },
 };
 
 /* With work a cycle takes tens of microseconds. */
@@ -87,7 +89,7 @@ static void measure(const struct bench_window *w, double *value)
 const struct bench_job bench_job_exec = {
 	.name = "exec",
 	.title = "take an mm-like object, exec, give it back",
-	.default_size = sizeof(struct mm_struct),
+	.default_sizes = sizes,
 	.min_size = sizeof(struct mm_struct),
 	.has_work = true,
 	.batch = batch,

@@ -10,8 +10,10 @@ static const struct bench_variant *const variants[] = {
 	&bench_pair_limit,    &bench_pair_pcpool,     &bench_pair_pcpool_lock,
 };
 
+static const uint64_t sizes[] = { 256, 0 };
+
 static const struct bench_metric metrics[] = {
-	{ "ns_per_pair", "ns/pair" },
+	{ "ns_per_pair", "ns/pair", NULL },
 };
 
 static unsigned int batch(const struct bench_params *params)
@@ -28,7 +30,7 @@ static void measure(const struct bench_window *w, double *value)
 const struct bench_job bench_job_pair = {
 	.name = "pair",
 	.title = "allocate, touch, free",
-	.default_size = 256,
+	.default_sizes = sizes,
 	.min_size = 1,
 	.batch = batch,
 	.metrics = metrics,

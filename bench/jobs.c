@@ -5,11 +5,15 @@
 #include <string.h>
 
 #include "core.h"
+#include "counters.h"
 #include "job.h"
 
 const struct bench_job *const bench_jobs[] = {
+	&bench_job_batch,
 	&bench_job_exec,
+	&bench_job_mmap,
 	&bench_job_pair,
+	&bench_job_rcu,
 };
 const unsigned int bench_nr_jobs = sizeof(bench_jobs) / sizeof(bench_jobs[0]);
 
@@ -30,9 +34,25 @@ const struct bench_variant *bench_find_variant(const struct bench_job *job,
 	return NULL;
 }
 
+const struct bench_metric *bench_metric(const struct bench_job *job,
+					unsigned int i)
+{
+	return i < job->nr_metrics ? &job->metrics[i]
+				   : &bench_counters[i - job->nr_metrics];
+}
+
+static unsigned int busy(const struct bench_window *w)
+{
+	return w->threads < w->cpus ? w->threads : w->cpus;
+}
+
 double bench_ns_per_op(const struct bench_window *w)
 {
-	unsigned int busy = w->threads < w->cpus ? w->threads : w->cpus;
+	return (double)w->elapsed_ns * busy(w) / (double)w->ops;
+}
 
-	return (double)w->elapsed_ns * busy / (double)w->ops;
+/* A thread that shares its CPU counts the time of the others as its own. */
+double bench_per_op(const struct bench_window *w, uint64_t sum)
+{
+	return (double)sum / w->threads * busy(w) / (double)w->ops;
 }

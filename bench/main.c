@@ -23,10 +23,13 @@ struct run {
 	struct bench_probe probe;
 	/* Those that take part, in order. */
 	unsigned int n;
-	const struct bench_variant *variant[BENCH_LIST_MAX];
+	const struct bench_choice *choice[BENCH_LIST_MAX];
 	struct bench_worker worker[BENCH_LIST_MAX];
-	/* [variant][metric][rep] of the configuration that runs now. */
+	unsigned int nr_orders;
+	unsigned int nr_metrics;
+	/* [variant][order][metric][rep] of the configuration that runs now. */
 	double *samples;
+	struct bench_row rows[BENCH_LIST_MAX * BENCH_ORDERS_MAX];
 	bool failed;
 };
 
@@ -67,17 +70,22 @@ static int list(void)
 	return fflush(stdout) ? EXIT_FAILED : EXIT_RAN;
 }
 
+static const struct bench_variant *variant(const struct run *r,
+					   const struct bench_choice *choice)
+{
+	return r->options->job->variants[choice->index];
+}
+
 /* Which variants take part: those asked for whose library is here. */
 static void select_variants(struct run *r)
 {
 	const struct bench_options *o = r->options;
 
 	for (unsigned int i = 0; i < o->nr_variants; i++) {
-		const struct bench_variant *v =
-			o->job->variants[o->variants[i]];
+		const struct bench_variant *v = variant(r, &o->variants[i]);
 
 		if (is_here(&r->probe, v->peer))
-			r->variant[r->n++] = v;
+			r->choice[r->n++] = &o->variants[i];
 		else if (o->variants_named)
 			fprintf(stderr,
 				"pcpool-bench: %s left out: %s is not "
@@ -86,11 +94,12 @@ static void select_variants(struct run *r)
 	}
 }
 
-static double *sample(const struct run *r, unsigned int variant,
+static double *sample(const struct run *r, unsigned int i, unsigned int order,
 		      unsigned int metric)
 {
-	return r->samples + (variant * BENCH_METRICS_MAX + metric) *
-				    (size_t)r->options->reps;
+	size_t row = i * r->nr_orders + order;
+
+	return r->samples + (row * r->nr_metrics + metric) * r->options->reps;
 }
 
 static void one_window(struct run *r, const struct bench_params *params,
@@ -101,38 +110,50 @@ static void one_window(struct run *r, const struct bench_params *params,
 	/* Once failed, a variant gives no numbers any more. */
 	if (r->worker[i].error[0])
 		return;
-	bench_output_progress(&r->out, r->options, params, rep, r->variant[i]);
+	bench_output_progress(&r->out, r->options, params, rep,
+			      r->choice[i]->label);
 	if (bench_ask_window(&r->worker[i], params, value)) {
 		r->failed = true;
 		return;
 	}
-	for (unsigned int m = 0; m < r->options->job->nr_metrics; m++)
-		sample(r, i, m)[rep] = value[m];
+	for (unsigned int m = 0; m < r->nr_metrics; m++)
+		sample(r, i, params->order, m)[rep] = value[m];
+}
+
+static void summarise(struct run *r, unsigned int i, unsigned int order,
+		      struct bench_row *row)
+{
+	const struct bench_options *o = r->options;
+
+	memset(row, 0, sizeof(*row));
+	row->label = r->choice[i]->label;
+	row->order = o->job->orders ? o->job->orders[order] : NULL;
+	if (r->worker[i].error[0]) {
+		row->error = r->worker[i].error;
+		return;
+	}
+	row->reps = o->reps;
+	for (unsigned int m = 0; m < r->nr_metrics; m++)
+		row->metric[m] =
+			bench_summarise(sample(r, i, order, m), o->reps);
 }
 
 /* One number of threads and one size: all repetitions of all variants. */
-static void configuration(struct run *r, const struct bench_params *params)
+static void configuration(struct run *r, struct bench_params *params)
 {
 	const struct bench_options *o = r->options;
-	struct bench_row rows[BENCH_LIST_MAX];
+	unsigned int nr_rows = 0;
 
 	for (unsigned int rep = 0; rep < o->reps; rep++)
-		for (unsigned int i = 0; i < r->n; i++)
-			one_window(r, params, i, rep);
+		for (params->order = 0; params->order < r->nr_orders;
+		     params->order++)
+			for (unsigned int i = 0; i < r->n; i++)
+				one_window(r, params, i, rep);
 	bench_output_progress(&r->out, o, params, 0, NULL);
-	memset(rows, 0, sizeof(rows));
-	for (unsigned int i = 0; i < r->n; i++) {
-		rows[i].variant = r->variant[i];
-		if (r->worker[i].error[0]) {
-			rows[i].error = r->worker[i].error;
-			continue;
-		}
-		rows[i].reps = o->reps;
-		for (unsigned int m = 0; m < o->job->nr_metrics; m++)
-			rows[i].metric[m] =
-				bench_summarise(sample(r, i, m), o->reps);
-	}
-	bench_output_rows(&r->out, o, params, &r->probe, rows, r->n);
+	for (unsigned int i = 0; i < r->n; i++)
+		for (unsigned int order = 0; order < r->nr_orders; order++)
+			summarise(r, i, order, &r->rows[nr_rows++]);
+	bench_output_rows(&r->out, o, params, &r->probe, r->rows, nr_rows);
 }
 
 static void all_configurations(struct run *r)
@@ -140,11 +161,13 @@ static void all_configurations(struct run *r)
 	const struct bench_options *o = r->options;
 	struct bench_params params = {
 		.work = o->job->has_work ? o->work : 0,
+		.batch = o->batch,
 		.window_ns = o->window_ns,
 	};
 
 	for (unsigned int i = 0; i < r->n; i++)
-		if (bench_start(&r->worker[i], o->job, r->variant[i], o->slots))
+		if (bench_start(&r->worker[i], o->job, variant(r, r->choice[i]),
+				r->choice[i]->options, o->slots))
 			r->failed = true;
 	for (unsigned int s = 0; s < o->nr_sizes; s++) {
 		for (unsigned int t = 0; t < o->nr_threads; t++) {
@@ -156,10 +179,19 @@ static void all_configurations(struct run *r)
 	for (unsigned int i = 0; i < r->n; i++) {
 		if (bench_end(&r->worker[i])) {
 			r->failed = true;
-			bench_output_late_error(&r->out, o, r->variant[i],
+			bench_output_late_error(&r->out, o, r->choice[i]->label,
 						r->worker[i].error);
 		}
 	}
+}
+
+static unsigned int nr_orders(const struct bench_job *job)
+{
+	unsigned int n = 0;
+
+	while (job->orders && job->orders[n])
+		n++;
+	return n ? n : 1;
 }
 
 static int run(const struct bench_options *o)
@@ -175,7 +207,9 @@ static int run(const struct bench_options *o)
 		fprintf(stderr, "pcpool-bench: nothing left to run\n");
 		return EXIT_ARGUMENTS;
 	}
-	r.samples = calloc((size_t)r.n * BENCH_METRICS_MAX * o->reps,
+	r.nr_orders = nr_orders(o->job);
+	r.nr_metrics = bench_nr_metrics(o);
+	r.samples = calloc((size_t)r.n * r.nr_orders * r.nr_metrics * o->reps,
 			   sizeof(*r.samples));
 	if (!r.samples) {
 		fprintf(stderr, "pcpool-bench: %s\n", strerror(ENOMEM));

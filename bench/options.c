@@ -12,11 +12,13 @@
 
 #include <pcpool/pcpool.h>
 
+#include "counters.h"
 #include "options.h"
 
 #define THREADS_MAX 4096U
 #define REPS_MAX 10000U
 #define WORK_MAX 1000000U
+#define BATCH_MAX 10000000U
 #define SLOTS_MAX 4096U
 #define WINDOW_MAX_S 3600.0
 #define NS_PER_S 1e9
@@ -26,15 +28,22 @@ static const char usage[] =
 	"       pcpool-bench --list\n"
 	"\n"
 	"  --threads N[,N...]   worker threads, pinned round robin to the "
-	"allowed CPUs (1,2)\n"
+	"allowed CPUs (the\n"
+	"                       job's, mostly 1,2)\n"
 	"  --size N[,N...]      object size in bytes (the job's)\n"
-	"  --variants a,b,...   run only these (all that exist here)\n"
+	"  --variants a,b,...   run only these (all that exist here); a+k:v "
+	"is variant a with\n"
+	"                       k:v at the end of its PCPOOL_OPTIONS\n"
 	"  --reps N             windows of each variant, interleaved (7)\n"
 	"  --window SECONDS     length of one timed window (0.3)\n"
 	"  --slots N            virtual slots, as on a machine with N CPUs "
 	"(real)\n"
 	"  --work N             exec: exec-like bodies per cycle; 0 leaves the "
 	"bare cycle (1)\n"
+	"  --batch N            objects taken together: batch (10000), mmap "
+	"(10)\n"
+	"  --counters           the cache's counters too, as job mmap shows "
+	"them\n"
 	"  --json FILE          JSON lines; - is stdout, the table then goes "
 	"to "
 	"stderr\n"
@@ -54,6 +63,8 @@ enum {
 	OPT_WINDOW,
 	OPT_SLOTS,
 	OPT_WORK,
+	OPT_BATCH,
+	OPT_COUNTERS,
 	OPT_JSON,
 	OPT_LIST,
 	OPT_HELP,
@@ -68,6 +79,8 @@ static const struct option long_options[] = {
 	{ "window", required_argument, NULL, OPT_WINDOW },
 	{ "slots", required_argument, NULL, OPT_SLOTS },
 	{ "work", required_argument, NULL, OPT_WORK },
+	{ "batch", required_argument, NULL, OPT_BATCH },
+	{ "counters", no_argument, NULL, OPT_COUNTERS },
 	{ "json", required_argument, NULL, OPT_JSON },
 	{ "list", no_argument, NULL, OPT_LIST },
 	{ "help", no_argument, NULL, OPT_HELP },
@@ -80,6 +93,7 @@ struct raw {
 	const char *sizes;
 	const char *variants;
 	bool work_given;
+	bool batch_given;
 };
 
 static __attribute__((format(printf, 1, 2))) bool complain(const char *format,
@@ -172,28 +186,76 @@ static bool window(const char *text, struct bench_options *o)
 	return true;
 }
 
-static bool parse_variants(const char *text, struct bench_options *o)
+/* The entries behind a variant's name: "+key:value+key:value". */
+static bool parse_extra(const char *text, size_t len, char *options)
+{
+	bool colon = true;
+
+	for (size_t i = 0; i < len; i++) {
+		char c = text[i];
+
+		if (c == '+') {
+			if (!colon)
+				return false;
+			colon = false;
+		} else if (c == ':') {
+			if (colon || text[i - 1] == '+' || i + 1 == len ||
+			    text[i + 1] == '+')
+				return false;
+			colon = true;
+		} else if (c != '_' && (c < 'a' || c > 'z') &&
+			   (c < '0' || c > '9')) {
+			return false;
+		}
+		if (i)
+			options[i - 1] = c == '+' ? ',' : c;
+	}
+	options[len ? len - 1 : 0] = '\0';
+	return colon;
+}
+
+/* One entry of --variants. */
+static bool choose(const char *text, size_t len, struct bench_options *o)
 {
 	const struct bench_job *job = o->job;
+	struct bench_choice *choice = &o->variants[o->nr_variants];
+	size_t name = strcspn(text, ",+");
+	unsigned int i = 0;
 
+	while (i < job->nr_variants &&
+	       (strlen(job->variants[i]->name) != name ||
+		strncmp(job->variants[i]->name, text, name)))
+		i++;
+	if (i == job->nr_variants)
+		return complain("job %s has no variant \"%.*s\"", job->name,
+				(int)name, text);
+	if (o->nr_variants == BENCH_LIST_MAX || len >= BENCH_LABEL_MAX)
+		return complain("--variants: more than there is room for");
+	if (!parse_extra(text + name, len - name, choice->options))
+		return complain("variant %s is followed by +key:value, not "
+				"\"%.*s\"",
+				job->variants[i]->name, (int)(len - name),
+				text + name);
+	choice->index = i;
+	memcpy(choice->label, text, len);
+	choice->label[len] = '\0';
+	for (unsigned int k = 0; k < o->nr_variants; k++)
+		if (!strcmp(o->variants[k].label, choice->label))
+			return complain("variant %s is named twice",
+					choice->label);
+	o->nr_variants++;
+	return true;
+}
+
+static bool parse_variants(const char *text, struct bench_options *o)
+{
 	o->nr_variants = 0;
 	o->variants_named = true;
 	for (;;) {
 		size_t len = strcspn(text, ",");
-		unsigned int i = 0;
 
-		while (i < job->nr_variants &&
-		       (strlen(job->variants[i]->name) != len ||
-			strncmp(job->variants[i]->name, text, len)))
-			i++;
-		if (i == job->nr_variants)
-			return complain("job %s has no variant \"%.*s\"",
-					job->name, (int)len, text);
-		for (unsigned int k = 0; k < o->nr_variants; k++)
-			if (o->variants[k] == i)
-				return complain("variant %s is named twice",
-						job->variants[i]->name);
-		o->variants[o->nr_variants++] = i;
+		if (!choose(text, len, o))
+			return false;
 		if (!text[len])
 			return true;
 		text += len + 1;
@@ -203,8 +265,30 @@ static bool parse_variants(const char *text, struct bench_options *o)
 static void all_variants(struct bench_options *o)
 {
 	o->nr_variants = o->job->nr_variants;
-	for (unsigned int i = 0; i < o->nr_variants; i++)
-		o->variants[i] = i;
+	for (unsigned int i = 0; i < o->nr_variants; i++) {
+		o->variants[i].index = i;
+		snprintf(o->variants[i].label, BENCH_LABEL_MAX, "%s",
+			 o->job->variants[i]->name);
+	}
+}
+
+static void default_sizes(struct bench_options *o)
+{
+	const uint64_t *size = o->job->default_sizes;
+
+	for (o->nr_sizes = 0; size[o->nr_sizes]; o->nr_sizes++)
+		o->sizes[o->nr_sizes] = size[o->nr_sizes];
+}
+
+static void default_threads(struct bench_options *o)
+{
+	static const uint32_t usual[] = { 1, 2, 0 };
+	const uint32_t *n = o->job->default_threads;
+
+	if (!n)
+		n = usual;
+	for (o->nr_threads = 0; n[o->nr_threads]; o->nr_threads++)
+		o->threads[o->nr_threads] = n[o->nr_threads];
 }
 
 /* What depends on the job. */
@@ -212,13 +296,19 @@ static bool settle(const struct raw *raw, struct bench_options *o)
 {
 	if (raw->work_given && !o->job->has_work)
 		return complain("job %s has no --work", o->job->name);
-	if (!raw->sizes) {
-		o->sizes[0] = o->job->default_size;
-		o->nr_sizes = 1;
-	} else if (!numbers("size", raw->sizes, o->job->min_size,
-			    PCPOOL_SIZE_MAX, o->sizes, &o->nr_sizes)) {
+	if (raw->batch_given && !o->job->default_batch)
+		return complain("job %s has no --batch", o->job->name);
+	if (!raw->batch_given)
+		o->batch = o->job->default_batch;
+	if (o->job->has_counters)
+		o->counters = true;
+	if (!o->nr_threads)
+		default_threads(o);
+	if (!raw->sizes)
+		default_sizes(o);
+	else if (!numbers("size", raw->sizes, o->job->min_size, PCPOOL_SIZE_MAX,
+			  o->sizes, &o->nr_sizes))
 		return false;
-	}
 	if (raw->variants)
 		return parse_variants(raw->variants, o);
 	all_variants(o);
@@ -258,6 +348,15 @@ static bool take(int opt, const char *arg, struct raw *raw,
 		o->work = (uint32_t)value;
 		raw->work_given = true;
 		return true;
+	case OPT_BATCH:
+		if (!number("batch", arg, 1, BATCH_MAX, &value))
+			return false;
+		o->batch = (uint32_t)value;
+		raw->batch_given = true;
+		return true;
+	case OPT_COUNTERS:
+		o->counters = true;
+		return true;
 	case OPT_JSON:
 		o->json = arg;
 		return true;
@@ -270,6 +369,11 @@ static bool take(int opt, const char *arg, struct raw *raw,
 	}
 }
 
+unsigned int bench_nr_metrics(const struct bench_options *o)
+{
+	return o->job->nr_metrics + (o->counters ? bench_nr_counters : 0);
+}
+
 static void help(void)
 {
 	fputs(usage, stdout);
@@ -280,12 +384,10 @@ static void help(void)
 
 enum bench_parsed bench_parse(int argc, char **argv, struct bench_options *o)
 {
-	struct raw raw = { NULL, NULL, false };
+	struct raw raw = { NULL, NULL, false, false };
 	int opt;
 
 	*o = (struct bench_options){
-		.nr_threads = 2,
-		.threads = { 1, 2 },
 		.reps = 7,
 		.window_ns = 300000000,
 		.work = 1,

@@ -3,6 +3,7 @@
 #include <config.h>
 
 #include <errno.h>
+#include <math.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -123,44 +124,70 @@ void bench_output_machine(struct bench_output *out,
 	fputc('\n', out->table);
 }
 
-static void row_json(FILE *f, const struct bench_options *o,
+/* What is the same in all lines of a row. */
+static void row_head(FILE *f, const struct bench_options *o,
 		     const struct bench_params *params, unsigned int slots,
-		     const struct bench_row *row, unsigned int metric)
+		     const struct bench_row *row)
 {
-	const struct bench_summary *s = &row->metric[metric];
-
 	fprintf(f,
 		"{\"job\":\"%s\",\"variant\":\"%s\",\"threads\":%u,"
 		"\"size\":%llu,",
-		o->job->name, row->variant->name, params->threads,
+		o->job->name, row->label, params->threads,
 		(unsigned long long)params->size);
 	if (o->job->has_work)
 		fprintf(f, "\"work\":%u,", params->work);
-	fprintf(f, "\"slots\":%u,\"metric\":\"%s\",", slots,
-		o->job->metrics[metric].name);
-	if (row->error) {
-		fprintf(f, "\"error\":");
-		put_string(f, row->error);
-	} else {
-		fprintf(f, "\"median\":");
-		put_number(f, s->median);
-		fprintf(f, ",\"min\":");
-		put_number(f, s->min);
-		fprintf(f, ",\"max\":");
-		put_number(f, s->max);
+	if (o->job->default_batch)
+		fprintf(f, "\"batch\":%u,", params->batch);
+	if (row->order)
+		fprintf(f, "\"order\":\"%s\",", row->order);
+	fprintf(f, "\"slots\":%u,", slots);
+}
+
+/* A metric that cannot be had is left out; that a variant failed is said once
+ * for each of the job's own. */
+static void row_json(FILE *f, const struct bench_options *o,
+		     const struct bench_params *params, unsigned int slots,
+		     const struct bench_row *row)
+{
+	unsigned int n = row->error ? o->job->nr_metrics : bench_nr_metrics(o);
+
+	for (unsigned int m = 0; m < n; m++) {
+		const struct bench_metric *metric = bench_metric(o->job, m);
+		const struct bench_summary *s = &row->metric[m];
+
+		if (isnan(s->median))
+			continue;
+		row_head(f, o, params, slots, row);
+		fprintf(f, "\"metric\":\"%s\",", metric->name);
+		if (metric->kind)
+			fprintf(f, "\"kind\":\"%s\",", metric->kind);
+		if (row->error) {
+			fprintf(f, "\"error\":");
+			put_string(f, row->error);
+		} else {
+			fprintf(f, "\"median\":");
+			put_number(f, s->median);
+			fprintf(f, ",\"min\":");
+			put_number(f, s->min);
+			fprintf(f, ",\"max\":");
+			put_number(f, s->max);
+		}
+		fprintf(f, ",\"reps\":%u}\n", row->reps);
 	}
-	fprintf(f, ",\"reps\":%u}\n", row->reps);
 }
 
 /* A number in a column; large ones without decimals. */
 static void cell(FILE *f, double value)
 {
-	fprintf(f, " %13.*f", value < 1e4 ? 2 : 0, value);
+	if (isnan(value))
+		fprintf(f, " %13s", "-");
+	else
+		fprintf(f, " %13.*f", value < 1e4 ? 2 : 0, value);
 }
 
-static void table(FILE *f, const struct bench_options *o,
-		  const struct bench_params *params, unsigned int slots,
-		  const struct bench_row *rows, unsigned int n)
+static void table_head(FILE *f, const struct bench_options *o,
+		       const struct bench_params *params, unsigned int slots,
+		       int width)
 {
 	const struct bench_job *job = o->job;
 
@@ -170,16 +197,35 @@ static void table(FILE *f, const struct bench_options *o,
 	if (job->has_work)
 		fprintf(f, params->work ? ", work %u" : ", bare cycle",
 			params->work);
-	fprintf(f, "\nmedians of %u windows of %.3g s\n\n%-20s", o->reps,
-		(double)params->window_ns / NS_PER_S, "variant");
+	if (job->default_batch)
+		fprintf(f, ", batch %u", params->batch);
+	fprintf(f, "\nmedians of %u windows of %.3g s\n\n%-*s", o->reps,
+		(double)params->window_ns / NS_PER_S, width, "variant");
+	if (job->orders)
+		fprintf(f, " %5s", "order");
 	fprintf(f, " %13s %13s %13s", job->metrics[0].heading, "min", "max");
-	for (unsigned int m = 1; m < job->nr_metrics; m++)
-		fprintf(f, " %13s", job->metrics[m].heading);
+	for (unsigned int m = 1; m < bench_nr_metrics(o); m++)
+		if (bench_metric(job, m)->heading)
+			fprintf(f, " %13s", bench_metric(job, m)->heading);
 	fputc('\n', f);
+}
+
+static void table(FILE *f, const struct bench_options *o,
+		  const struct bench_params *params, unsigned int slots,
+		  const struct bench_row *rows, unsigned int n)
+{
+	int width = 20;
+
+	for (unsigned int i = 0; i < n; i++)
+		if ((int)strlen(rows[i].label) > width)
+			width = (int)strlen(rows[i].label);
+	table_head(f, o, params, slots, width);
 	for (unsigned int i = 0; i < n; i++) {
 		const struct bench_row *row = &rows[i];
 
-		fprintf(f, "%-20s", row->variant->name);
+		fprintf(f, "%-*s", width, row->label);
+		if (row->order)
+			fprintf(f, " %5s", row->order);
 		if (row->error) {
 			fprintf(f, " failed: %s\n", row->error);
 			continue;
@@ -187,8 +233,9 @@ static void table(FILE *f, const struct bench_options *o,
 		cell(f, row->metric[0].median);
 		cell(f, row->metric[0].min);
 		cell(f, row->metric[0].max);
-		for (unsigned int m = 1; m < job->nr_metrics; m++)
-			cell(f, row->metric[m].median);
+		for (unsigned int m = 1; m < bench_nr_metrics(o); m++)
+			if (bench_metric(o->job, m)->heading)
+				cell(f, row->metric[m].median);
 		fputc('\n', f);
 	}
 }
@@ -199,9 +246,7 @@ void bench_output_rows(struct bench_output *out, const struct bench_options *o,
 		       const struct bench_row *rows, unsigned int n)
 {
 	for (unsigned int i = 0; out->json && i < n; i++)
-		for (unsigned int m = 0; m < o->job->nr_metrics; m++)
-			row_json(out->json, o, params, probe->slots, &rows[i],
-				 m);
+		row_json(out->json, o, params, probe->slots, &rows[i]);
 	if (out->json)
 		fflush(out->json);
 	table(out->table, o, params, probe->slots, rows, n);
@@ -209,36 +254,34 @@ void bench_output_rows(struct bench_output *out, const struct bench_options *o,
 }
 
 void bench_output_late_error(struct bench_output *out,
-			     const struct bench_options *o,
-			     const struct bench_variant *variant,
+			     const struct bench_options *o, const char *label,
 			     const char *error)
 {
 	if (out->json) {
 		fprintf(out->json,
-			"{\"job\":\"%s\",\"variant\":\"%s\","
-			"\"error\":",
-			o->job->name, variant->name);
+			"{\"job\":\"%s\",\"variant\":\"%s\",\"error\":",
+			o->job->name, label);
 		put_string(out->json, error);
 		fprintf(out->json, "}\n");
 	}
-	fprintf(out->table, "%-20s failed: %s\n", variant->name, error);
+	fprintf(out->table, "%-20s failed: %s\n", label, error);
 }
 
 void bench_output_progress(struct bench_output *out,
 			   const struct bench_options *o,
 			   const struct bench_params *params, unsigned int rep,
-			   const struct bench_variant *variant)
+			   const char *label)
 {
 	if (!out->progress)
 		return;
 	fputs("\r\033[K", stderr);
-	if (variant)
+	if (label)
 		fprintf(stderr,
 			"%s, %u thread%s, %llu bytes: window %u of %u, "
 			"%s",
 			o->job->name, params->threads,
 			params->threads == 1 ? "" : "s",
 			(unsigned long long)params->size, rep + 1, o->reps,
-			variant->name);
+			label);
 	fflush(stderr);
 }

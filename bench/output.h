@@ -17,7 +17,8 @@ struct bench_output {
 
 /** One line of the table, and as many JSON lines as there are metrics. */
 struct bench_row {
-	const struct bench_variant *variant;
+	const char *label; /**< the variant */
+	const char *order; /**< NULL: the job has one only */
 	const char *error; /**< NULL when it ran */
 	unsigned int reps; /**< windows that gave a result */
 	struct bench_summary metric[BENCH_METRICS_MAX];
@@ -41,14 +42,13 @@ void bench_output_rows(struct bench_output *out, const struct bench_options *o,
 
 /** A variant that failed after its last window. */
 void bench_output_late_error(struct bench_output *out,
-			     const struct bench_options *o,
-			     const struct bench_variant *variant,
+			     const struct bench_options *o, const char *label,
 			     const char *error);
 
-/** Say on a terminal what is running; NULL wipes it. */
+/** Say on a terminal which variant is running; NULL wipes it. */
 void bench_output_progress(struct bench_output *out,
 			   const struct bench_options *o,
 			   const struct bench_params *params, unsigned int rep,
-			   const struct bench_variant *variant);
+			   const char *label);
 
 #endif /* BENCH_OUTPUT_H */

@@ -19,13 +19,12 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include <pcpool/pcpool.h>
 
+#include "clock.h"
 #include "window.h"
 
-#define NS_PER_S UINT64_C(1000000000)
 #define WARM_UP_NS UINT64_C(2000000)
 
 enum phase { PHASE_READY, PHASE_GO, PHASE_LEAVE };
@@ -34,10 +33,13 @@ enum phase { PHASE_READY, PHASE_GO, PHASE_LEAVE };
 struct window {
 	const struct bench_job *job;
 	const struct bench_variant *variant;
-	/* Guards arrived and phase. */
+	/* Guards the following. Threads wait for the phase; an arrival wakes
+	 * none of them, or it would take time from those that still run. */
 	pthread_mutex_t lock;
-	pthread_cond_t changed;
+	pthread_cond_t all_arrived;
+	pthread_cond_t phase_changed;
 	unsigned int arrived;
+	unsigned int awaited;
 	enum phase phase;
 	/* Read in the timed loop, written once: a line of its own. */
 	_Alignas(2 * BENCH_CACHE_LINE) atomic_bool stop;
@@ -72,14 +74,6 @@ unsigned int bench_nr_cpus(void)
 	return nr_cpus;
 }
 
-static uint64_t now(clockid_t clock)
-{
-	struct timespec ts;
-
-	clock_gettime(clock, &ts);
-	return (uint64_t)ts.tv_sec * NS_PER_S + (uint64_t)ts.tv_nsec;
-}
-
 static int pin(unsigned int cpu)
 {
 	cpu_set_t set;
@@ -95,10 +89,10 @@ static enum phase gate(struct window *w, enum phase phase)
 	enum phase reached;
 
 	pthread_mutex_lock(&w->lock);
-	w->arrived++;
-	pthread_cond_broadcast(&w->changed);
+	if (++w->arrived == w->awaited)
+		pthread_cond_signal(&w->all_arrived);
 	while (w->phase < phase)
-		pthread_cond_wait(&w->changed, &w->lock);
+		pthread_cond_wait(&w->phase_changed, &w->lock);
 	reached = w->phase;
 	pthread_mutex_unlock(&w->lock);
 	return reached;
@@ -107,8 +101,9 @@ static enum phase gate(struct window *w, enum phase phase)
 static void await_all(struct window *w, unsigned int arrived)
 {
 	pthread_mutex_lock(&w->lock);
+	w->awaited = arrived;
 	while (w->arrived < arrived)
-		pthread_cond_wait(&w->changed, &w->lock);
+		pthread_cond_wait(&w->all_arrived, &w->lock);
 	pthread_mutex_unlock(&w->lock);
 }
 
@@ -116,35 +111,37 @@ static void set_phase(struct window *w, enum phase phase)
 {
 	pthread_mutex_lock(&w->lock);
 	w->phase = phase;
-	pthread_cond_broadcast(&w->changed);
+	pthread_cond_broadcast(&w->phase_changed);
 	pthread_mutex_unlock(&w->lock);
 }
 
 static void warm_up(struct window *w, struct bench_thread *t,
 		    unsigned int batch)
 {
-	uint64_t until = now(CLOCK_MONOTONIC) + WARM_UP_NS;
+	uint64_t until = bench_now(CLOCK_MONOTONIC) + WARM_UP_NS;
 
 	do {
 		t->error = w->variant->run(t, batch);
-	} while (!t->error && now(CLOCK_MONOTONIC) < until);
+	} while (!t->error && bench_now(CLOCK_MONOTONIC) < until);
 }
 
 static void timed_loop(struct window *w, struct bench_thread *t,
 		       unsigned int batch)
 {
 	int (*batch_of)(struct bench_thread *, unsigned int) = w->variant->run;
-	uint64_t cpu_start = now(CLOCK_THREAD_CPUTIME_ID);
+	uint64_t cpu_start = bench_now(CLOCK_THREAD_CPUTIME_ID);
 	uint64_t ops = 0;
 
-	t->start_ns = now(CLOCK_MONOTONIC);
+	memset(t->phase, 0, sizeof(t->phase));
+	t->peak = 0;
+	t->start_ns = bench_now(CLOCK_MONOTONIC);
 	do {
 		t->error = batch_of(t, batch);
 		ops += batch;
 	} while (!t->error &&
 		 !atomic_load_explicit(&w->stop, memory_order_relaxed));
-	t->end_ns = now(CLOCK_MONOTONIC);
-	t->cpu_ns = now(CLOCK_THREAD_CPUTIME_ID) - cpu_start;
+	t->end_ns = bench_now(CLOCK_MONOTONIC);
+	t->cpu_ns = bench_now(CLOCK_THREAD_CPUTIME_ID) - cpu_start;
 	t->ops = ops;
 }
 
@@ -191,15 +188,29 @@ static int first_error(const struct window *w, unsigned int n)
 	return 0;
 }
 
+static int cache_stats(const struct bench_variant *variant, void *shared,
+		       struct pcpool_cache_stats *stats)
+{
+	memset(stats, 0, sizeof(*stats));
+	stats->stats_size = sizeof(*stats);
+	return variant->cache
+		       ? pcpool_cache_get_stats(variant->cache(shared), stats)
+		       : 0;
+}
+
 /* All threads stand at the gate and none has failed: run the window. */
-static void run(struct window *w, const struct bench_params *params,
-		struct bench_window *out)
+static int run(struct window *w, void *shared,
+	       const struct bench_params *params, struct bench_window *out)
 {
 	struct timespec length = {
-		.tv_sec = (time_t)(params->window_ns / NS_PER_S),
-		.tv_nsec = (long)(params->window_ns % NS_PER_S),
+		.tv_sec = (time_t)(params->window_ns / BENCH_NS_PER_S),
+		.tv_nsec = (long)(params->window_ns % BENCH_NS_PER_S),
 	};
+	int err = cache_stats(w->variant, shared, &out->before);
 
+	if (err)
+		return err;
+	out->process_ns = bench_now(CLOCK_PROCESS_CPUTIME_ID);
 	out->region_locks = region_locks();
 	set_phase(w, PHASE_GO);
 	while (clock_nanosleep(CLOCK_MONOTONIC, 0, &length, &length) == EINTR)
@@ -207,6 +218,8 @@ static void run(struct window *w, const struct bench_params *params,
 	atomic_store_explicit(&w->stop, true, memory_order_relaxed);
 	await_all(w, 2 * params->threads);
 	out->region_locks = region_locks() - out->region_locks;
+	out->process_ns = bench_now(CLOCK_PROCESS_CPUTIME_ID) - out->process_ns;
+	return cache_stats(w->variant, shared, &out->after);
 }
 
 static void sum_up(const struct window *w, const struct bench_params *params,
@@ -218,11 +231,18 @@ static void sum_up(const struct window *w, const struct bench_params *params,
 	out->cpus = nr_cpus;
 	out->ops = 0;
 	out->cpu_ns = 0;
+	out->peak = 0;
+	memset(out->phase, 0, sizeof(out->phase));
 	for (unsigned int i = 0; i < params->threads; i++) {
 		const struct bench_thread *t = &w->thread[i];
 
 		out->ops += t->ops;
 		out->cpu_ns += t->cpu_ns;
+		for (unsigned int p = 0; p < BENCH_PHASES; p++) {
+			out->phase[p].ns += t->phase[p].ns;
+			out->phase[p].cycles += t->phase[p].cycles;
+		}
+		out->peak = t->peak > out->peak ? t->peak : out->peak;
 		start = t->start_ns < start ? t->start_ns : start;
 		end = t->end_ns > end ? t->end_ns : end;
 	}
@@ -243,7 +263,8 @@ static struct window *make(const struct bench_job *job,
 	w->job = job;
 	w->variant = variant;
 	pthread_mutex_init(&w->lock, NULL);
-	pthread_cond_init(&w->changed, NULL);
+	pthread_cond_init(&w->all_arrived, NULL);
+	pthread_cond_init(&w->phase_changed, NULL);
 	for (unsigned int i = 0; i < params->threads; i++) {
 		w->thread[i].params = params;
 		w->thread[i].shared = shared;
@@ -279,7 +300,7 @@ int bench_run_window(const struct bench_job *job,
 	if (!err)
 		err = first_error(w, started);
 	if (!err)
-		run(w, params, out);
+		err = run(w, shared, params, out);
 	set_phase(w, PHASE_LEAVE);
 	for (unsigned int i = 0; i < started; i++)
 		pthread_join(start[i].id, NULL);

@@ -12,6 +12,7 @@
 
 #include <pcpool/pcpool.h>
 
+#include "counters.h"
 #include "window.h"
 #include "worker.h"
 
@@ -73,10 +74,13 @@ static void window(struct worker *w, const struct bench_params *params,
 	if (open_variant(w, params, result))
 		return;
 	err = bench_run_window(w->job, w->variant, w->shared, params, &win);
-	if (err)
+	if (err) {
 		fail(result, err, "window");
-	else
-		w->job->measure(&win, result->value);
+		return;
+	}
+	w->job->measure(&win, result->value);
+	bench_counters_measure(w->variant, &win,
+			       result->value + w->job->nr_metrics);
 }
 
 /* Whether calls to pcpool leave this program for a shared library. */
