@@ -81,7 +81,27 @@ typedef void (*pcpool_reset_fn)(void *obj, void *arg);
  */
 #define PCPOOL_TYPESAFE_BY_RCU 0x4U
 
+/** Objects can be charged to accounts (pcpool/account.h). */
+#define PCPOOL_ACCOUNT 0x8U
+
 struct rcu_flavor_struct;
+
+/**
+ * A per-CPU field of an object: a pointer to a region of `size` bytes for each
+ * slot (pcpool/percpu.h), which the cache takes and gives back.
+ */
+struct pcpool_percpu_field {
+	/** Of the pointer in the object, in bytes; a multiple of its size. */
+	size_t offset;
+	/** Bytes for each slot, 1 to PCPOOL_PERCPU_SIZE_MAX, and as much for all
+	 *  fields of an object together. */
+	size_t size;
+	/** Power of two up to PCPOOL_PERCPU_ALIGN_MAX; 0: 8. */
+	size_t align;
+};
+
+/** Most fields that can be declared. */
+#define PCPOOL_PERCPU_FIELDS_MAX 64U
 
 /**
  * What a cache is made of. Start from PCPOOL_CACHE_ATTR_INIT or
@@ -103,7 +123,8 @@ struct pcpool_cache_attr {
 	pcpool_reset_fn reset;
 	/** Passed to ctor, dtor and reset. */
 	void *arg;
-	/** PCPOOL_DTOR_ON_FREE, PCPOOL_CHECK, PCPOOL_TYPESAFE_BY_RCU, or 0. */
+	/** PCPOOL_DTOR_ON_FREE, PCPOOL_CHECK, PCPOOL_TYPESAFE_BY_RCU,
+	 *  PCPOOL_ACCOUNT, or 0. */
 	unsigned int flags;
 	/** Objects per sheaf, 1 to PCPOOL_SHEAF_CAPACITY_MAX, for good; 0: it
 	 *  starts small and follows how often CPUs run out of stock, up to
@@ -118,11 +139,22 @@ struct pcpool_cache_attr {
 	/** Objects that may wait for a grace period before it is hurried;
 	 *  0: chosen from the object size. See pcpool_rcu_wait(). */
 	size_t rcu_backlog;
+	/** Per-CPU fields of each object, or NULL; copied. Their pointers are
+	 *  set before the constructor runs, and the memory is zero then; it is
+	 *  released after the destructor, with the slab. One region serves all
+	 *  objects of a slab. The object must leave the pointers as they are, and
+	 *  must not free what they point to. */
+	const struct pcpool_percpu_field *fields;
+	/** How many, up to PCPOOL_PERCPU_FIELDS_MAX. */
+	size_t nr_fields;
+	/** Bytes an object is charged with besides its own: what the constructor
+	 *  allocates. See pcpool_cache_charge(). */
+	size_t charge;
 };
 
 #define PCPOOL_CACHE_ATTR_INIT \
 	{ sizeof(struct pcpool_cache_attr), 0, NULL, NULL, NULL, NULL, 0, 0, 0, \
-	  NULL, 0 }
+	  NULL, 0, NULL, 0, 0 }
 
 /** Set every field of *attr to its default. attr must not be NULL. */
 static inline void pcpool_cache_attr_init(struct pcpool_cache_attr *attr)
@@ -142,8 +174,9 @@ static inline void pcpool_cache_attr_init(struct pcpool_cache_attr *attr)
  * Returns the cache, or NULL with errno
  *   EINVAL  name is NULL or empty; size is 0 or over PCPOOL_SIZE_MAX; align is
  *           not a power of two or over PCPOOL_ALIGN_MAX; unknown flags; a
- *           sheaf_capacity or min_partial out of range; an attr_size this
- *           library cannot know;
+ *           sheaf_capacity or min_partial out of range; fields that are
+ *           misaligned, outside the object, at the same offset, or too large
+ *           together; an attr_size this library cannot know;
  *   ENOMEM  no memory.
  * No constructor runs.
  */

@@ -3,6 +3,7 @@
 #ifndef PCPOOL_PCPOOL_H
 #define PCPOOL_PCPOOL_H
 
+#include <pcpool/account.h>
 #include <pcpool/cache.h>
 #include <pcpool/maintain.h>
 #include <pcpool/percpu.h>

@@ -26,6 +26,7 @@ enum pcp_rank {
 	PCP_RANK_SLABS,	      /* a cache's list of all slabs; same */
 	PCP_RANK_PERCPU_GROW, /* search and population of chunks */
 	PCP_RANK_PERCPU_MAP,  /* which bytes of a chunk are taken */
+	PCP_RANK_LEDGER,      /* the tree of accounts */
 	PCP_RANK_ARENA,	      /* which blocks of an arena are taken */
 	PCP_RANK_COUNT
 };

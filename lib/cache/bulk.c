@@ -80,6 +80,9 @@ PCP_API int pcpool_free_bulk(struct pcpool_cache *cache, size_t n,
 
 	if (!cache || bad_array(n, objs) || overflows(n))
 		return EINVAL;
+	for (size_t i = 0; cache->accounted && i < n; i++)
+		if (objs[i])
+			pcp_cache_uncharge(cache, objs[i], caller);
 	while (done < n) {
 		size_t run = 0;
 

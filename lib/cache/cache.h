@@ -15,6 +15,9 @@ struct pcpool_cache {
 	bool leaving;	 /* being destroyed */
 	bool unfinished; /* tending could not give all back */
 	uint64_t looked; /* round of tending that has looked at it */
+	/* Set by create. */
+	bool accounted;	 /* objects may be charged to accounts */
+	uint64_t charge; /* bytes, for each */
 	char name[PCP_NAME_MAX];
 	struct pcp_stock stock; /* last: ends with the slots */
 };
@@ -28,6 +31,11 @@ PCP_NOINLINE void *pcp_cache_alloc_slow(struct pcpool_cache *cache,
 					bool aborted, const void *caller);
 PCP_NOINLINE void pcp_cache_free_slow(struct pcpool_cache *cache, void *obj,
 				      bool aborted, const void *caller);
+
+/* An accounted cache's object comes back: whoever was charged for it gets its
+ * bytes back. Aborts when it is no object of the cache. */
+PCP_NOINLINE void pcp_cache_uncharge(struct pcpool_cache *cache, void *obj,
+				     const void *caller);
 
 /* Run the reset hook. Out of line, so that the fast path needs no frame. */
 PCP_NOINLINE void *pcp_cache_reset(struct pcpool_cache *cache, void *obj);

@@ -9,9 +9,11 @@
 #include "base/osmem.h"
 #include "cache/cache.h"
 #include "cpu/init.h"
+#include "slab/fields.h"
 
 #define KNOWN_FLAGS                                                           \
-	(PCPOOL_DTOR_ON_FREE | PCPOOL_CHECK | PCPOOL_TYPESAFE_BY_RCU)
+	(PCPOOL_DTOR_ON_FREE | PCPOOL_CHECK | PCPOOL_TYPESAFE_BY_RCU |        \
+	 PCPOOL_ACCOUNT)
 #define CONTRARY_FLAGS (PCPOOL_DTOR_ON_FREE | PCPOOL_TYPESAFE_BY_RCU)
 #define MIN_PARTIAL_MAX 65535U
 
@@ -29,7 +31,8 @@ static bool valid(const char *name, size_t size,
 	       /* A free cannot wait for readers. */
 	       (attr->flags & CONTRARY_FLAGS) != CONTRARY_FLAGS &&
 	       attr->sheaf_capacity <= PCPOOL_SHEAF_CAPACITY_MAX &&
-	       attr->min_partial <= MIN_PARTIAL_MAX;
+	       attr->min_partial <= MIN_PARTIAL_MAX &&
+	       pcp_fields_valid(attr->fields, attr->nr_fields, size);
 }
 
 /* 0: adapted to use. */
@@ -45,6 +48,18 @@ static void copy_name(struct pcpool_cache *cache, const char *name)
 	memcpy(cache->name, name, len);
 	cache->name[len] = '\0';
 	cache->stock.kind.name = cache->name;
+}
+
+/* An object's share of its slab, its regions, and what the user says. */
+static uint64_t charge_of(const struct pcp_kind *kind, size_t more)
+{
+	const struct pcp_layout *layout = &kind->layout;
+	uint64_t bytes = (layout->slab_size + layout->objects - 1) /
+			 layout->objects;
+
+	if (kind->fields)
+		bytes += (uint64_t)kind->fields->stride * pcp_nr_slots();
+	return bytes + more;
 }
 
 static uint32_t default_min_partial(const struct pcp_layout *layout)
@@ -82,6 +97,13 @@ pcpool_cache_create(const char *name, size_t size,
 	kind->reset = attr->reset;
 	kind->arg = attr->arg;
 	kind->flags = attr->flags;
+	if (attr->nr_fields) {
+		kind->fields = pcp_fields_new(attr->fields, attr->nr_fields);
+		if (!kind->fields) {
+			pcp_meta_free(cache);
+			return NULL;
+		}
+	}
 	if (pcp_options.debug)
 		kind->flags |= PCPOOL_CHECK;
 	err = pcp_stock_init(&cache->stock, size, attr->align,
@@ -92,6 +114,8 @@ pcpool_cache_create(const char *name, size_t size,
 		return NULL;
 	}
 	pcp_defer_init(&cache->stock, attr->rcu, attr->rcu_backlog);
+	cache->accounted = attr->flags & PCPOOL_ACCOUNT;
+	cache->charge = charge_of(kind, attr->charge);
 	for (unsigned int i = 0; !attr->min_partial && i < cache->stock.nr_nodes;
 	     i++)
 		cache->stock.nodes[i].min_partial =

@@ -45,6 +45,9 @@ PCP_API void pcpool_free(struct pcpool_cache *cache, void *obj)
 	enum pcp_section section = PCP_REFUSED;
 
 	if (pcp_likely(cache && obj)) {
+		if (pcp_unlikely(cache->accounted))
+			pcp_cache_uncharge(cache, obj,
+					   __builtin_return_address(0));
 		section = pcp_rseq_push(cache->stock.slots, obj);
 		if (pcp_likely(section == PCP_DONE))
 			return;
@@ -67,6 +70,8 @@ PCP_API int pcpool_discard(struct pcpool_cache *cache, void *obj)
 	if (!obj)
 		return 0;
 	stock = &cache->stock;
+	if (cache->accounted)
+		pcp_cache_uncharge(cache, obj, caller);
 	if (stock->bypass)
 		slab = pcp_check_free(&stock->kind, obj, caller, &index);
 	else

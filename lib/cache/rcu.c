@@ -42,6 +42,9 @@ PCP_API void pcpool_free_rcu(struct pcpool_cache *cache, void *obj)
 	enum pcp_section section = PCP_REFUSED;
 
 	if (pcp_likely(cache && obj)) {
+		if (pcp_unlikely(cache->accounted))
+			pcp_cache_uncharge(cache, obj,
+					   __builtin_return_address(0));
 		section = pcp_rseq_push_at(cache->stock.slots,
 					   offsetof(struct pcp_slot, rcu), obj,
 					   PCP_CLOSED);

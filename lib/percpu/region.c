@@ -220,6 +220,11 @@ static void zero_copies(void *p, unsigned int words)
 		zero_copy((uint64_t *)(void *)copy, words);
 }
 
+void pcp_region_zero(void *p, size_t size)
+{
+	zero_copies(p, (unsigned int)(size >> PCP_GRANULE_SHIFT));
+}
+
 /* No lock held: strip the mark and do what it says. */
 static inline void *finish(void *p, const struct request *request)
 {

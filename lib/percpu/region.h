@@ -40,6 +40,10 @@ int pcp_region_alloc_bulk(size_t n, size_t size, size_t align, void **ptrs);
 /* The region, or NULL with errno. */
 void *pcp_region_alloc(size_t size, size_t align);
 
+/* Zero every slot's copy of part of a live region; what is zero already is only
+ * read. p and size are multiples of 8. */
+void pcp_region_zero(void *p, size_t size);
+
 /* Free n regions; NULL entries are skipped. What is no live region ends the
  * process with a message that names it and the caller. errno is kept. */
 void pcp_region_free_bulk(size_t n, void *const *ptrs, const void *caller);

@@ -5,6 +5,7 @@
 #include "base/lock.h"
 #include "slab/build.h"
 #include "slab/check.h"
+#include "slab/fields.h"
 
 /* Around callbacks: who runs them, for a destroy that is called from one. Once
  * per batch, slab or discarded object. */
@@ -66,9 +67,13 @@ static int build(struct pcp_slab *slab, uint32_t index)
 	if (pcp_is_built(slab, index))
 		return 0;
 	pcp_assert_unlocked();
+	if (kind->fields)
+		pcp_fields_set(slab, index);
 	if (kind->ctor)
 		err = kind->ctor(pcp_slab_object(slab, index), kind->arg);
 	if (err) {
+		if (kind->fields)
+			pcp_fields_zero(slab, index);
 		pcp_stat_inc(&kind->stat, PCP_STAT_CTOR_FAIL);
 		return err;
 	}
@@ -107,6 +112,8 @@ void pcp_unbuild(struct pcp_slab *slab, uint32_t index)
 	busy_begin(kind, &busy);
 	unbuild(slab, index);
 	busy_end(kind, &busy);
+	if (kind->fields)
+		pcp_fields_zero(slab, index);
 }
 
 size_t pcp_build_many(struct pcp_kind *kind, size_t n, void **objs, int *err)

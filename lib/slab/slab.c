@@ -10,6 +10,7 @@
 #include "base/osmem.h"
 #include "base/report.h"
 #include "slab/arena.h"
+#include "slab/fields.h"
 #include "slab/slab.h"
 
 /* Differs from process to process and from slab to slab, so that no user data
@@ -39,11 +40,14 @@ int pcp_kind_init(struct pcp_kind *kind, size_t size, size_t align)
 	struct timespec now;
 	int err;
 
-	pcp_layout_init(&kind->layout, size, align, kind->ctor || kind->dtor,
-			check);
+	/* With fields an object has to be made one, too. */
+	pcp_layout_init(&kind->layout, size, align,
+			kind->ctor || kind->dtor || kind->fields, check);
 	err = pcp_stat_init(&kind->stat);
-	if (err)
+	if (err) {
+		pcp_meta_free(kind->fields);
 		return err;
+	}
 	clock_gettime(CLOCK_MONOTONIC, &now);
 	kind->random = ((uint64_t)now.tv_nsec << 20 ^ (uintptr_t)kind) | 1;
 	pcp_lock_init(&kind->slabs_lock, PCP_RANK_SLABS);
@@ -56,6 +60,7 @@ void pcp_kind_destroy(struct pcp_kind *kind)
 {
 	pcp_lock_destroy(&kind->slabs_lock);
 	pcp_stat_destroy(&kind->stat);
+	pcp_meta_free(kind->fields);
 }
 
 static uint32_t random_below(uint64_t *state, uint32_t bound)
@@ -91,6 +96,31 @@ static void shuffle(struct pcp_slab *slab, uint64_t seed)
 	next[start] = PCP_INDEX_END;
 }
 
+/* What a slab has besides its block. */
+static bool take_beside(struct pcp_slab *slab)
+{
+	struct pcp_kind *kind = slab->kind;
+
+	if (kind->flags & PCPOOL_ACCOUNT) {
+		slab->owners = pcp_meta_alloc(kind->layout.objects *
+						      sizeof(*slab->owners),
+					      sizeof(*slab->owners));
+		if (!slab->owners)
+			return false;
+	}
+	if (!kind->fields || !pcp_fields_take(slab))
+		return true;
+	pcp_meta_free(slab->owners);
+	return false;
+}
+
+static void give_beside(struct pcp_slab *slab)
+{
+	if (slab->kind->fields)
+		pcp_fields_give(slab);
+	pcp_meta_free(slab->owners);
+}
+
 struct pcp_slab *pcp_slab_create(struct pcp_kind *kind, unsigned int node)
 {
 	const struct pcp_layout *layout = &kind->layout;
@@ -109,6 +139,12 @@ struct pcp_slab *pcp_slab_create(struct pcp_kind *kind, unsigned int node)
 			       layout->objects * sizeof(*slab->next));
 	slab->kind = kind;
 	slab->node = (uint16_t)node;
+	if (!take_beside(slab)) {
+		pcp_block_free(slab, layout->slab_size);
+		pcp_stat_inc(&kind->stat, PCP_STAT_MEM_FAIL);
+		errno = ENOMEM;
+		return NULL;
+	}
 	slab->magic = magic_of(slab);
 	shuffle(slab, (seed ^ seed >> 29) | 1);
 	pcp_lsan_add_root((char *)slab + layout->first,
@@ -134,6 +170,7 @@ void pcp_slab_release(struct pcp_slab *slab)
 	pcp_lsan_del_root((char *)slab + layout->first,
 			  layout->objects * layout->stride);
 	slab->magic = 0;
+	give_beside(slab);
 	pcp_block_free(slab, layout->slab_size);
 	pcp_stat_inc(&kind->stat, PCP_STAT_FREE_SLAB);
 }

@@ -58,6 +58,9 @@ struct pcp_slab {
 	uint64_t chain;		     /* two chains of objects, by swap */
 	uint64_t ripe;		     /* the same, past their grace period */
 	struct pcp_slab *next_ripe;
+	void **regions; /* of declared fields (fields.h), or NULL */
+	struct pcpool_account **owners; /* who is charged for each object that
+					 * is out; its holder's; or NULL */
 	uint16_t next[] PCP_ALIGNED(PCP_SLAB_HEADER);
 };
 
@@ -73,6 +76,7 @@ struct pcp_busy {
 /* What the slabs of one cache have in common: shape, callbacks, books. */
 struct pcp_kind {
 	struct pcp_layout layout;
+	struct pcp_fields *fields; /* declared per-CPU fields, or NULL */
 	pcpool_ctor_fn ctor;
 	pcpool_dtor_fn dtor;
 	pcpool_reset_fn reset;
@@ -214,7 +218,8 @@ static inline bool pcp_slab_locate(const struct pcp_layout *layout,
 struct pcp_slab *pcp_slab_check(const struct pcp_kind *kind, const void *obj,
 				uint32_t *index);
 
-/* 0 or ENOMEM. The caller has filled the callbacks, name and flags. */
+/* 0 or ENOMEM. The caller has filled the callbacks, name, flags and fields, of
+ * which the last are the kind's from here on, whatever it returns. */
 int pcp_kind_init(struct pcp_kind *kind, size_t size, size_t align);
 void pcp_kind_destroy(struct pcp_kind *kind);
 

@@ -91,6 +91,49 @@ static void use_cache(void)
 
 /* Deferred frees by the flavour the library takes by itself: this program knows
  * nothing of liburcu. */
+static void use_accounts(void)
+{
+	struct pcpool_percpu_field field = { 0, 64, 0 };
+	struct pcpool_cache_attr attr = PCPOOL_CACHE_ATTR_INIT;
+	struct pcpool_account_stats stats;
+	struct pcpool_account *account;
+	struct pcpool_sheaf *sheaf;
+	struct pcpool_cache *cache;
+	void *objs[2], *obj;
+
+	attr.flags = PCPOOL_ACCOUNT;
+	attr.fields = &field;
+	attr.nr_fields = 1;
+	cache = pcpool_cache_create("accounted", 100, &attr);
+	check(cache != NULL, "create with accounts and fields");
+	account = pcpool_account_create(NULL, PCPOOL_NO_LIMIT);
+	check(account != NULL, "account_create");
+	check(pcpool_account_set_limit(account, 1 << 20) == 0, "set_limit");
+	check(pcpool_account_charge(account, pcpool_percpu_cost(64)) == 0,
+	      "account_charge");
+	pcpool_account_uncharge(account, pcpool_percpu_cost(64));
+	check(pcpool_cache_charge(cache) >= 100, "cache_charge");
+	obj = pcpool_alloc_charged(cache, account);
+	check(obj != NULL, "alloc_charged");
+	pcpool_free(cache, obj);
+	check(pcpool_alloc_bulk_charged(cache, account, 2, objs) == 0,
+	      "alloc_bulk_charged");
+	check(pcpool_free_bulk(cache, 2, objs) == 0, "free_bulk of charged");
+	sheaf = pcpool_sheaf_prefill(cache, 2);
+	check(sheaf != NULL, "prefill of accounted");
+	objs[0] = pcpool_sheaf_alloc_charged(cache, sheaf, account);
+	objs[1] = pcpool_sheaf_alloc_precharged(cache, sheaf, NULL);
+	check(objs[0] && objs[1], "sheaf_alloc_charged and _precharged");
+	pcpool_sheaf_return(cache, sheaf);
+	pcpool_free_bulk(cache, 2, objs);
+	memset(&stats, 0, sizeof(stats));
+	stats.stats_size = sizeof(stats);
+	check(pcpool_account_get_stats(account, &stats) == 0 && !stats.used,
+	      "account_get_stats");
+	pcpool_account_release(account);
+	check(pcpool_cache_destroy(cache) == 0, "destroy of accounted");
+}
+
 static void use_rcu(void)
 {
 	struct pcpool_cache_attr attr = PCPOOL_CACHE_ATTR_INIT;
@@ -164,6 +207,7 @@ int main(void)
 	check(pcpool_this_slot() < pcpool_nr_slots(), "this_slot");
 	use_percpu();
 	use_cache();
+	use_accounts();
 	use_rcu();
 	use_memory_stats();
 	check(pcpool_print(2) == 0, "print");
