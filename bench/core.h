@@ -36,10 +36,11 @@
 /** What one window is to do; sent to the worker as it is. */
 struct bench_params {
 	uint32_t threads;
-	uint32_t work;	/**< exec-like bodies per cycle; 0: the bare cycle */
+	uint32_t work;	/**< what is done per cycle; 0: the bare cycle */
 	uint32_t batch; /**< objects taken together; 0 where none are */
 	uint32_t order; /**< index into the job's orders */
 	uint64_t size;	/**< object size in bytes */
+	uint64_t live;	/**< others alive meanwhile; 0 where none are */
 	uint64_t window_ns;
 };
 
@@ -125,14 +126,19 @@ struct bench_metric {
 struct bench_job {
 	const char *name;
 	const char *title;
-	/** Used where --size is not given, a 0 at the end; and the smallest
-	 *  allowed. */
+	/** Used where --size is not given, a 0 at the end; and what is
+	 *  allowed. max_size 0: as for objects of a cache. */
 	const uint64_t *default_sizes;
 	size_t min_size;
+	size_t max_size;
 	/** The same for --threads; NULL: 1 and 2. */
 	const uint32_t *default_threads;
-	/** Whether --work means something. */
+	/** Whether --work means something, and what is meant without it. */
 	bool has_work;
+	uint32_t default_work;
+	/** The same of --live. */
+	bool has_live;
+	uint64_t default_live;
 	/** Whether a cache's counters are shown without --counters. */
 	bool has_counters;
 	/** Used where --batch is not given; 0: the job has none. */

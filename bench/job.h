@@ -46,6 +46,12 @@ extern const struct bench_variant bench_pair_limit;
 extern const struct bench_variant bench_pair_pcpool;
 extern const struct bench_variant bench_pair_pcpool_lock;
 
+extern const struct bench_job bench_job_percpu;
+extern const struct bench_variant bench_percpu_mutex;
+extern const struct bench_variant bench_percpu_pcpool;
+extern const struct bench_variant bench_percpu_pcpool_bulk;
+extern const struct bench_variant bench_percpu_pcpool_lock;
+
 extern const struct bench_job bench_job_rcu;
 extern const struct bench_variant bench_rcu_call_malloc;
 extern const struct bench_variant bench_rcu_call_jemalloc;
@@ -53,5 +59,14 @@ extern const struct bench_variant bench_rcu_call_mimalloc;
 extern const struct bench_variant bench_rcu_call_tcmalloc;
 extern const struct bench_variant bench_rcu_pcpool;
 extern const struct bench_variant bench_rcu_pcpool_lock;
+
+extern const struct bench_job bench_job_tc;
+extern const struct bench_variant bench_tc_construct;
+extern const struct bench_variant bench_tc_construct_jemalloc;
+extern const struct bench_variant bench_tc_construct_mimalloc;
+extern const struct bench_variant bench_tc_construct_tcmalloc;
+extern const struct bench_variant bench_tc_pcpool;
+extern const struct bench_variant bench_tc_pcpool_declared;
+extern const struct bench_variant bench_tc_pcpool_lock;
 
 #endif /* BENCH_JOB_H */

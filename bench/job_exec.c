@@ -92,6 +92,7 @@ const struct bench_job bench_job_exec = {
 	.default_sizes = sizes,
 	.min_size = sizeof(struct mm_struct),
 	.has_work = true,
+	.default_work = 1,
 	.batch = batch,
 	.metrics = metrics,
 	.nr_metrics = sizeof(metrics) / sizeof(metrics[0]),

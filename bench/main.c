@@ -160,7 +160,7 @@ static void all_configurations(struct run *r)
 {
 	const struct bench_options *o = r->options;
 	struct bench_params params = {
-		.work = o->job->has_work ? o->work : 0,
+		.work = o->work,
 		.batch = o->batch,
 		.window_ns = o->window_ns,
 	};
@@ -170,10 +170,13 @@ static void all_configurations(struct run *r)
 				r->choice[i]->options, o->slots))
 			r->failed = true;
 	for (unsigned int s = 0; s < o->nr_sizes; s++) {
-		for (unsigned int t = 0; t < o->nr_threads; t++) {
-			params.size = o->sizes[s];
-			params.threads = o->threads[t];
-			configuration(r, &params);
+		params.size = o->sizes[s];
+		for (unsigned int l = 0; l < o->nr_lives; l++) {
+			params.live = o->lives[l];
+			for (unsigned int t = 0; t < o->nr_threads; t++) {
+				params.threads = o->threads[t];
+				configuration(r, &params);
+			}
 		}
 	}
 	for (unsigned int i = 0; i < r->n; i++) {

@@ -19,6 +19,7 @@
 #define REPS_MAX 10000U
 #define WORK_MAX 1000000U
 #define BATCH_MAX 10000000U
+#define LIVE_MAX 10000000U
 #define SLOTS_MAX 4096U
 #define WINDOW_MAX_S 3600.0
 #define NS_PER_S 1e9
@@ -39,9 +40,11 @@ static const char usage[] =
 	"  --slots N            virtual slots, as on a machine with N CPUs "
 	"(real)\n"
 	"  --work N             exec: exec-like bodies per cycle; 0 leaves the "
-	"bare cycle (1)\n"
+	"bare cycle (1);\n"
+	"                       tc: packets counted (0)\n"
 	"  --batch N            objects taken together: batch (10000), mmap "
 	"(10)\n"
+	"  --live N[,N...]      percpu: other regions alive (1000)\n"
 	"  --counters           the cache's counters too, as job mmap shows "
 	"them\n"
 	"  --json FILE          JSON lines; - is stdout, the table then goes "
@@ -64,6 +67,7 @@ enum {
 	OPT_SLOTS,
 	OPT_WORK,
 	OPT_BATCH,
+	OPT_LIVE,
 	OPT_COUNTERS,
 	OPT_JSON,
 	OPT_LIST,
@@ -80,6 +84,7 @@ static const struct option long_options[] = {
 	{ "slots", required_argument, NULL, OPT_SLOTS },
 	{ "work", required_argument, NULL, OPT_WORK },
 	{ "batch", required_argument, NULL, OPT_BATCH },
+	{ "live", required_argument, NULL, OPT_LIVE },
 	{ "counters", no_argument, NULL, OPT_COUNTERS },
 	{ "json", required_argument, NULL, OPT_JSON },
 	{ "list", no_argument, NULL, OPT_LIST },
@@ -92,6 +97,7 @@ static const struct option long_options[] = {
 struct raw {
 	const char *sizes;
 	const char *variants;
+	const char *lives;
 	bool work_given;
 	bool batch_given;
 };
@@ -291,6 +297,24 @@ static void default_threads(struct bench_options *o)
 		o->threads[o->nr_threads] = n[o->nr_threads];
 }
 
+/* --size and --live, or what the job has instead. */
+static bool settle_lists(const struct raw *raw, struct bench_options *o)
+{
+	const struct bench_job *job = o->job;
+	uint64_t max = job->max_size ? job->max_size : PCPOOL_SIZE_MAX;
+
+	o->nr_lives = 1;
+	o->lives[0] = job->default_live;
+	if (raw->lives &&
+	    !numbers("live", raw->lives, 0, LIVE_MAX, o->lives, &o->nr_lives))
+		return false;
+	if (raw->sizes)
+		return numbers("size", raw->sizes, job->min_size, max, o->sizes,
+			       &o->nr_sizes);
+	default_sizes(o);
+	return true;
+}
+
 /* What depends on the job. */
 static bool settle(const struct raw *raw, struct bench_options *o)
 {
@@ -298,16 +322,17 @@ static bool settle(const struct raw *raw, struct bench_options *o)
 		return complain("job %s has no --work", o->job->name);
 	if (raw->batch_given && !o->job->default_batch)
 		return complain("job %s has no --batch", o->job->name);
+	if (raw->lives && !o->job->has_live)
+		return complain("job %s has no --live", o->job->name);
+	if (!raw->work_given)
+		o->work = o->job->default_work;
 	if (!raw->batch_given)
 		o->batch = o->job->default_batch;
 	if (o->job->has_counters)
 		o->counters = true;
 	if (!o->nr_threads)
 		default_threads(o);
-	if (!raw->sizes)
-		default_sizes(o);
-	else if (!numbers("size", raw->sizes, o->job->min_size, PCPOOL_SIZE_MAX,
-			  o->sizes, &o->nr_sizes))
+	if (!settle_lists(raw, o))
 		return false;
 	if (raw->variants)
 		return parse_variants(raw->variants, o);
@@ -354,6 +379,9 @@ static bool take(int opt, const char *arg, struct raw *raw,
 		o->batch = (uint32_t)value;
 		raw->batch_given = true;
 		return true;
+	case OPT_LIVE:
+		raw->lives = arg;
+		return true;
 	case OPT_COUNTERS:
 		o->counters = true;
 		return true;
@@ -384,13 +412,12 @@ static void help(void)
 
 enum bench_parsed bench_parse(int argc, char **argv, struct bench_options *o)
 {
-	struct raw raw = { NULL, NULL, false, false };
+	struct raw raw = { NULL, NULL, NULL, false, false };
 	int opt;
 
 	*o = (struct bench_options){
 		.reps = 7,
 		.window_ns = 300000000,
-		.work = 1,
 	};
 	while ((opt = getopt_long(argc, argv, "", long_options, NULL)) != -1) {
 		if (opt == OPT_HELP) {

@@ -30,6 +30,9 @@ struct bench_options {
 	unsigned int reps;
 	uint64_t window_ns;
 	uint32_t work;
+	/** One 0 where the job has no --live. */
+	unsigned int nr_lives;
+	uint64_t lives[BENCH_LIST_MAX];
 	uint32_t batch;
 	bool counters;	    /**< show a cache's counters */
 	unsigned int slots; /**< 0: real */

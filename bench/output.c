@@ -138,6 +138,8 @@ static void row_head(FILE *f, const struct bench_options *o,
 		fprintf(f, "\"work\":%u,", params->work);
 	if (o->job->default_batch)
 		fprintf(f, "\"batch\":%u,", params->batch);
+	if (o->job->has_live)
+		fprintf(f, "\"live\":%llu,", (unsigned long long)params->live);
 	if (row->order)
 		fprintf(f, "\"order\":\"%s\",", row->order);
 	fprintf(f, "\"slots\":%u,", slots);
@@ -199,6 +201,9 @@ static void table_head(FILE *f, const struct bench_options *o,
 			params->work);
 	if (job->default_batch)
 		fprintf(f, ", batch %u", params->batch);
+	if (job->has_live)
+		fprintf(f, ", %llu others alive",
+			(unsigned long long)params->live);
 	fprintf(f, "\nmedians of %u windows of %.3g s\n\n%-*s", o->reps,
 		(double)params->window_ns / NS_PER_S, width, "variant");
 	if (job->orders)

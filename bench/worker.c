@@ -21,9 +21,10 @@ struct worker {
 	const struct bench_job *job;
 	const struct bench_variant *variant;
 	struct bench_malloc peer;
-	/* The variant is open for objects of this size. */
+	/* The variant is open for objects of this size, with so many others. */
 	bool open;
 	uint64_t size;
+	uint64_t live;
 	void *shared;
 };
 
@@ -52,7 +53,7 @@ static int open_variant(struct worker *w, const struct bench_params *params,
 {
 	int err = 0;
 
-	if (w->open && w->size == params->size)
+	if (w->open && w->size == params->size && w->live == params->live)
 		return 0;
 	if (close_variant(w, result))
 		return result->error;
@@ -62,6 +63,7 @@ static int open_variant(struct worker *w, const struct bench_params *params,
 		return fail(result, err, "open");
 	w->open = true;
 	w->size = params->size;
+	w->live = params->live;
 	return 0;
 }
 
