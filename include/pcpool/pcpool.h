@@ -5,6 +5,7 @@
 
 #include <pcpool/account.h>
 #include <pcpool/cache.h>
+#include <pcpool/counter.h>
 #include <pcpool/maintain.h>
 #include <pcpool/percpu.h>
 #include <pcpool/rcu.h>

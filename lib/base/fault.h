@@ -56,6 +56,8 @@ enum pcp_hook_id {
 	PCP_HOOK_GRACE_SEALED,	/* gathered, no grace period begun */
 	PCP_HOOK_GRACE_BEGUN,	/* about to wait for readers */
 	PCP_HOOK_BARRIER_FLIPPED, /* slots taken, phase changed; drain lock */
+	PCP_HOOK_COUNTER_TAKEN,	/* a part taken away, not yet in the shared
+				 * word; the counter's lock */
 	PCP_HOOK_COUNT
 };
 

@@ -14,6 +14,7 @@
 enum pcp_fork_level {
 	PCP_FORK_GRACE,	 /* no grace period begins; waits with no other lock */
 	PCP_FORK_CACHE,	 /* registry, drain, list, death, slabs */
+	PCP_FORK_COUNTER,
 	PCP_FORK_PERCPU, /* growth, map */
 	PCP_FORK_LEDGER,
 	PCP_FORK_ARENA,

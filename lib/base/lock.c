@@ -23,6 +23,11 @@ void pcp_note_acquire(const struct pcp_lock *lock, bool nested)
 	held[lock->rank]++;
 }
 
+void pcp_note_leaf(const struct pcp_lock *lock)
+{
+	held[lock->rank]++;
+}
+
 void pcp_note_release(const struct pcp_lock *lock)
 {
 	if (!held[lock->rank])

@@ -24,6 +24,7 @@ enum pcp_rank {
 	PCP_RANK_LIST,	      /* a node's partial slabs; fork takes all */
 	PCP_RANK_DEATH,	      /* a cache's queue of waiting slabs; same */
 	PCP_RANK_SLABS,	      /* a cache's list of all slabs; same */
+	PCP_RANK_COUNTER,     /* folds of per-CPU counters; fork takes all */
 	PCP_RANK_PERCPU_GROW, /* search and population of chunks */
 	PCP_RANK_PERCPU_MAP,  /* which bytes of a chunk are taken */
 	PCP_RANK_LEDGER,      /* the tree of accounts */
@@ -44,12 +45,17 @@ void pcp_lock_destroy(struct pcp_lock *lock);
 /* What debug builds note; a second lock of one rank only if nested. */
 #if PCP_DEBUG
 void pcp_note_acquire(const struct pcp_lock *lock, bool nested);
+void pcp_note_leaf(const struct pcp_lock *lock);
 void pcp_note_release(const struct pcp_lock *lock);
 #else
 static inline void pcp_note_acquire(const struct pcp_lock *lock, bool nested)
 {
 	(void)lock;
 	(void)nested;
+}
+static inline void pcp_note_leaf(const struct pcp_lock *lock)
+{
+	(void)lock;
 }
 static inline void pcp_note_release(const struct pcp_lock *lock)
 {
@@ -71,6 +77,17 @@ PCP_NO_TSA static inline bool pcp_trylock(struct pcp_lock *lock)
 		return false;
 	/* A try cannot deadlock, but is held to the order all the same. */
 	pcp_note_acquire(lock, false);
+	return true;
+}
+
+/* The same for who may be a signal handler that interrupted any holder, and
+ * takes no lock under this one: not held to the order. */
+PCP_NO_TSA static inline bool pcp_trylock_leaf(struct pcp_lock *lock)
+	PCP_TRY_ACQUIRES(true, lock)
+{
+	if (pthread_mutex_trylock(&lock->mutex))
+		return false;
+	pcp_note_leaf(lock);
 	return true;
 }
 

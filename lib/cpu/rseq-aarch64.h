@@ -338,4 +338,95 @@ aborted:
 	return PCP_ABORTED;
 }
 
+PCP_INLINE enum pcp_section pcp_rseq_add_within(void *p, size_t stride,
+						int64_t value, uint64_t span)
+{
+	/* clang-format off */
+	__asm__ volatile goto(
+		PCP_RSEQ_BEGIN
+		PCP_RSEQ_INDEX("%l[refused]")
+		"mul x9, x9, %[stride]\n\t"
+		"ldr x10, [%[p], x9]\n\t"
+		"adds x10, x10, %[value]\n\t"
+		"b.vs %l[refused]\n\t"
+		"add x11, x10, %[span]\n\t"
+		"cmp x11, %[twice]\n\t"
+		"b.hi %l[refused]\n\t"
+		"str x10, [%[p], x9]"
+		PCP_RSEQ_END
+		:
+		: [p] "r"(p), [stride] "r"(stride), [value] "r"(value),
+		  [span] "r"(span), [twice] "r"(2 * span),
+		  PCP_RSEQ_AREA
+		: "x9", "x10", "x11", "memory", "cc"
+		: refused, aborted);
+	/* clang-format on */
+	return PCP_DONE;
+refused:
+	return PCP_REFUSED;
+aborted:
+	return PCP_ABORTED;
+}
+
+/* w names the registers of 4-byte values. The outcome has a register of its
+ * own, since any value may be the old one. The stores release and the loads
+ * acquire: a value may be a pointer, and by a concurrency id the next to find
+ * it may run on another CPU. */
+/* clang-format off */
+#define PCP_RSEQ_EXCHANGES(name, type, w)                                     \
+PCP_INLINE enum pcp_section pcp_rseq_xchg_##name(void *p, size_t stride,      \
+						 type value, type *old)       \
+{                                                                             \
+	uint64_t outcome;                                                     \
+	type found;                                                           \
+									      \
+	__asm__ volatile(                                                     \
+		PCP_RSEQ_BEGIN_RESULT("outcome")                              \
+		PCP_RSEQ_INDEX("2f")                                          \
+		"madd x9, x9, %[stride], %[p]\n\t"                            \
+		"ldar %" w "[found], [x9]\n\t"                                \
+		"mov %[outcome], #2\n\t"                                      \
+		"stlr %" w "[value], [x9]"                                    \
+		PCP_RSEQ_END_RESULT("outcome", "1")                           \
+		: [outcome] "=&r"(outcome), [found] "=&r"(found)              \
+		: [p] "r"(p), [stride] "r"(stride), [value] "r"(value),       \
+		  PCP_RSEQ_AREA                                               \
+		: "x9", "memory", "cc");                                      \
+	if (pcp_unlikely(outcome <= 1))                                       \
+		return outcome ? PCP_ABORTED : PCP_REFUSED;                   \
+	*old = found;                                                         \
+	return PCP_DONE;                                                      \
+}                                                                             \
+									      \
+PCP_INLINE enum pcp_section pcp_rseq_cmpxchg_##name(void *p, size_t stride,   \
+						    type expected,            \
+						    type desired, type *old)  \
+{                                                                             \
+	uint64_t outcome;                                                     \
+	type found;                                                           \
+									      \
+	__asm__ volatile(                                                     \
+		PCP_RSEQ_BEGIN_RESULT("outcome")                              \
+		PCP_RSEQ_INDEX("2f")                                          \
+		"madd x9, x9, %[stride], %[p]\n\t"                            \
+		"ldar %" w "[found], [x9]\n\t"                                \
+		"mov %[outcome], #2\n\t"                                      \
+		"cmp %" w "[found], %" w "[expected]\n\t"                     \
+		"b.ne 2f\n\t"                                                 \
+		"stlr %" w "[desired], [x9]"                                  \
+		PCP_RSEQ_END_RESULT("outcome", "1")                           \
+		: [outcome] "=&r"(outcome), [found] "=&r"(found)              \
+		: [p] "r"(p), [stride] "r"(stride),                           \
+		  [expected] "r"(expected), [desired] "r"(desired),           \
+		  PCP_RSEQ_AREA                                               \
+		: "x9", "memory", "cc");                                      \
+	if (pcp_unlikely(outcome <= 1))                                       \
+		return outcome ? PCP_ABORTED : PCP_REFUSED;                   \
+	*old = found;                                                         \
+	return PCP_DONE;                                                      \
+}
+PCP_RSEQ_EXCHANGES(u64, uint64_t, "x")
+PCP_RSEQ_EXCHANGES(u32, uint32_t, "w")
+/* clang-format on */
+
 #endif /* PCP_CPU_RSEQ_AARCH64_H */

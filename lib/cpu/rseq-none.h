@@ -81,4 +81,60 @@ PCP_INLINE enum pcp_section pcp_rseq_add_u32(void *p, size_t stride,
 	return PCP_REFUSED;
 }
 
+PCP_INLINE enum pcp_section pcp_rseq_add_within(void *p, size_t stride,
+						int64_t value, uint64_t span)
+{
+	(void)p;
+	(void)stride;
+	(void)value;
+	(void)span;
+	return PCP_REFUSED;
+}
+
+PCP_INLINE enum pcp_section pcp_rseq_xchg_u64(void *p, size_t stride,
+					      uint64_t value, uint64_t *old)
+{
+	(void)p;
+	(void)stride;
+	(void)value;
+	(void)old;
+	return PCP_REFUSED;
+}
+
+PCP_INLINE enum pcp_section pcp_rseq_xchg_u32(void *p, size_t stride,
+					      uint32_t value, uint32_t *old)
+{
+	(void)p;
+	(void)stride;
+	(void)value;
+	(void)old;
+	return PCP_REFUSED;
+}
+
+PCP_INLINE enum pcp_section pcp_rseq_cmpxchg_u64(void *p, size_t stride,
+						 uint64_t expected,
+						 uint64_t desired,
+						 uint64_t *old)
+{
+	(void)p;
+	(void)stride;
+	(void)expected;
+	(void)desired;
+	(void)old;
+	return PCP_REFUSED;
+}
+
+PCP_INLINE enum pcp_section pcp_rseq_cmpxchg_u32(void *p, size_t stride,
+						 uint32_t expected,
+						 uint32_t desired,
+						 uint32_t *old)
+{
+	(void)p;
+	(void)stride;
+	(void)expected;
+	(void)desired;
+	(void)old;
+	return PCP_REFUSED;
+}
+
 #endif /* PCP_CPU_RSEQ_NONE_H */

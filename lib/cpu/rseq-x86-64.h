@@ -312,4 +312,94 @@ aborted:
 	return PCP_ABORTED;
 }
 
+PCP_INLINE enum pcp_section pcp_rseq_add_within(void *p, size_t stride,
+						int64_t value, uint64_t span)
+{
+	/* clang-format off */
+	__asm__ volatile goto(
+		PCP_RSEQ_BEGIN
+		PCP_RSEQ_INDEX("%l[refused]")
+		"imulq %[stride], %%r9\n\t"
+		"movq (%[p], %%r9), %%r10\n\t"
+		"addq %[value], %%r10\n\t"
+		"jo %l[refused]\n\t"
+		"movq %%r10, %%r11\n\t"
+		"addq %[span], %%r11\n\t"
+		"cmpq %[twice], %%r11\n\t"
+		"ja %l[refused]\n\t"
+		"movq %%r10, (%[p], %%r9)"
+		PCP_RSEQ_END
+		:
+		: [p] "r"(p), [stride] "r"(stride), [value] "r"(value),
+		  [span] "re"(span), [twice] "re"(2 * span),
+		  [area] "r"(pcp_rseq_area), [id] "r"(pcp_rseq_id)
+		: "r9", "r10", "r11", "memory", "cc"
+		: refused, aborted);
+	/* clang-format on */
+	return PCP_DONE;
+refused:
+	return PCP_REFUSED;
+aborted:
+	return PCP_ABORTED;
+}
+
+/* The assembler sees from the registers whether 4 or 8 bytes are meant. The
+ * outcome has a register of its own, since any value may be the old one. */
+/* clang-format off */
+#define PCP_RSEQ_EXCHANGES(name, type)                                        \
+PCP_INLINE enum pcp_section pcp_rseq_xchg_##name(void *p, size_t stride,      \
+						 type value, type *old)       \
+{                                                                             \
+	uint64_t outcome;                                                     \
+	type found;                                                           \
+									      \
+	__asm__ volatile(                                                     \
+		PCP_RSEQ_BEGIN                                                \
+		PCP_RSEQ_INDEX("6f")                                          \
+		"imulq %[stride], %%r9\n\t"                                   \
+		"mov (%[p], %%r9), %[found]\n\t"                              \
+		"movl $2, %k[outcome]\n\t"                                    \
+		"mov %[value], (%[p], %%r9)"                                  \
+		PCP_RSEQ_END_RESULT("outcome", "1")                           \
+		: [outcome] "=&r"(outcome), [found] "=&r"(found)              \
+		: [p] "r"(p), [stride] "r"(stride), [value] "r"(value),       \
+		  [area] "r"(pcp_rseq_area), [id] "r"(pcp_rseq_id)            \
+		: "r9", "memory", "cc");                                      \
+	if (pcp_unlikely(outcome <= 1))                                       \
+		return outcome ? PCP_ABORTED : PCP_REFUSED;                   \
+	*old = found;                                                         \
+	return PCP_DONE;                                                      \
+}                                                                             \
+									      \
+PCP_INLINE enum pcp_section pcp_rseq_cmpxchg_##name(void *p, size_t stride,   \
+						    type expected,            \
+						    type desired, type *old)  \
+{                                                                             \
+	uint64_t outcome;                                                     \
+	type found;                                                           \
+									      \
+	__asm__ volatile(                                                     \
+		PCP_RSEQ_BEGIN                                                \
+		PCP_RSEQ_INDEX("6f")                                          \
+		"imulq %[stride], %%r9\n\t"                                   \
+		"mov (%[p], %%r9), %[found]\n\t"                              \
+		"movl $2, %k[outcome]\n\t"                                    \
+		"cmp %[expected], %[found]\n\t"                               \
+		"jne 2f\n\t"                                                  \
+		"mov %[desired], (%[p], %%r9)"                                \
+		PCP_RSEQ_END_RESULT("outcome", "1")                           \
+		: [outcome] "=&r"(outcome), [found] "=&r"(found)              \
+		: [p] "r"(p), [stride] "r"(stride),                           \
+		  [expected] "r"(expected), [desired] "r"(desired),           \
+		  [area] "r"(pcp_rseq_area), [id] "r"(pcp_rseq_id)            \
+		: "r9", "memory", "cc");                                      \
+	if (pcp_unlikely(outcome <= 1))                                       \
+		return outcome ? PCP_ABORTED : PCP_REFUSED;                   \
+	*old = found;                                                         \
+	return PCP_DONE;                                                      \
+}
+PCP_RSEQ_EXCHANGES(u64, uint64_t)
+PCP_RSEQ_EXCHANGES(u32, uint32_t)
+/* clang-format on */
+
 #endif /* PCP_CPU_RSEQ_X86_64_H */

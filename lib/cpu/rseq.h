@@ -54,6 +54,20 @@
  *
  *   pcp_rseq_add_u64(p, stride, value)  and _u32
  *       commit *(p + index * stride) += value
+ *
+ *   pcp_rseq_add_within(p, stride, value, span)       span < 2^62
+ *       sum = *(p + index * stride) + value
+ *       signed overflow, or |sum| > span: refused
+ *       commit *(p + index * stride) = sum
+ *
+ *   pcp_rseq_xchg_u64(p, stride, value, &old)  and _u32
+ *       old = *(p + index * stride)                 (acquire)
+ *       commit *(p + index * stride) = value        (release)
+ *
+ *   pcp_rseq_cmpxchg_u64(p, stride, expected, desired, &old)  and _u32
+ *       old = *(p + index * stride)                 (acquire)
+ *       old != expected: done, nothing is committed
+ *       commit *(p + index * stride) = desired      (release)
  */
 #ifndef PCP_CPU_RSEQ_H
 #define PCP_CPU_RSEQ_H

@@ -23,7 +23,7 @@ struct pcp_chunk_geometry {
 	unsigned int slots; /* units of a chunk */
 };
 
-extern struct pcp_chunk_geometry pcp_chunk_geometry;
+extern PCP_HIDDEN struct pcp_chunk_geometry pcp_chunk_geometry;
 
 /* After pcp_init(). Gives the same each time. */
 void pcp_chunk_init(void);

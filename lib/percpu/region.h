@@ -23,6 +23,19 @@ static inline void *pcp_percpu_copy(void *p, unsigned int slot)
 	return (char *)p + slot * pcp_chunk_geometry.stride;
 }
 
+/* Over all slots, each copy read once. */
+static inline uint64_t pcp_percpu_sum_u64(void *p)
+{
+	uint64_t sum = 0;
+
+	for (unsigned int slot = 0; slot < pcp_nr_slots(); slot++) {
+		const uint64_t *copy = pcp_percpu_copy(p, slot);
+
+		sum += pcp_load(copy);
+	}
+	return sum;
+}
+
 /* Whether anything may ever have been written to the stray slot's copies. Set
  * before the first write, never cleared. */
 extern unsigned char pcp_stray_used;

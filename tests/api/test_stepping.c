@@ -17,7 +17,8 @@ enum { STEPS_MAX = 2000000 };
 
 static struct sheet sheet = { .fill = 40 };
 static struct pcpool_cache *cache;
-static uint64_t *counter;
+static uint64_t *counter, *word;
+static struct pcpool_counter wide;
 
 static void stepped(void)
 {
@@ -31,7 +32,13 @@ static void stepped(void)
 			pcpool_free(cache, objs[i]);
 		expect_eq(pcpool_free_bulk(cache, 3, objs + 3), 0);
 		pcpool_this_cpu_add(counter, 5);
+		pcpool_counter_add(&wide, 3000);
+		pcpool_counter_add(&wide, 7);
+		/* All on one copy: pinned, and all past the slots or none. */
+		expect_cmp(pcpool_this_cpu_xchg(word, 1), <=, 1);
+		expect_eq(pcpool_this_cpu_cmpxchg(word, 2, 3), 1);
 	}
+	expect_eq(pcpool_counter_sum(&wide), 9021);
 	expect_eq(pcpool_percpu_sum_u64(counter), 15);
 	expect_eq(stats_of(cache).live, 0);
 	expect_eq(pcpool_cache_shrink(cache), 0);
@@ -57,7 +64,9 @@ int main(void)
 		skip_test("a sanitizer's runtime takes too many steps");
 	cache = sheet_cache_of("step", 40, &sheet, 0, 8);
 	counter = pcpool_percpu_alloc(sizeof(*counter), 8);
-	expect(counter);
+	word = pcpool_percpu_alloc(sizeof(*word), 8);
+	expect(counter && word);
+	expect_eq(pcpool_counter_init(&wide, 0), 0);
 	/* So that the slot has a stock, and construction is not stepped. */
 	pin_to(0);
 	expect_eq(pcpool_alloc_bulk(cache, 20, objs), 0);
@@ -84,6 +93,9 @@ int main(void)
 	printf("%s mode: %lu steps\n", pcpool_mode(), steps);
 	expect_eq(status, 0);
 	expect_eq(pcpool_percpu_sum_u64(counter), 0);
+	expect_eq(pcpool_counter_sum(&wide), 0);
+	pcpool_counter_destroy(&wide);
+	pcpool_percpu_free(word);
 	pcpool_percpu_free(counter);
 	destroy_balanced(cache, &sheet);
 	return 0;

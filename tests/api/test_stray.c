@@ -24,6 +24,7 @@
 static struct sheet sheet = { .fill = 48 };
 static struct pcpool_cache *cache;
 static uint64_t *counter;
+static struct pcpool_counter total;
 static atomic_ullong added;
 
 #if HAVE_AREA
@@ -47,6 +48,7 @@ static void use_everything(uint64_t id)
 	struct sheet own = { .fill = 33 };
 	struct pcpool_cache *mine = sheet_cache("mine", 33, &own);
 	void *objs[100], *region;
+	uint64_t old;
 
 	for (int round = 0; round < 50; round++) {
 		for (int i = 0; i < 50; i++)
@@ -69,7 +71,12 @@ static void use_everything(uint64_t id)
 		pcpool_this_cpu_add_u64(region, id);
 		pcpool_this_cpu_add_u32((char *)region, 1);
 		expect_eq(pcpool_percpu_sum_u64(region), id + 1);
+		expect(pcpool_this_cpu_xchg_u64(region, 7) <= id + 1);
+		old = pcpool_this_cpu_cmpxchg_u64(region, 7, 8);
+		expect(old == 7 || old <= id + 1);
 		pcpool_percpu_free(region);
+		pcpool_counter_add(&total, 2000);
+		pcpool_counter_add(&total, -1000);
 		for (int i = 0; i < 100; i++)
 			pcpool_this_cpu_add(counter, 1);
 		atomic_fetch_add(&added, 100);
@@ -95,6 +102,7 @@ static int in_this_process(void)
 	cache = sheet_cache("shared", 48, &sheet);
 	counter = pcpool_percpu_alloc(sizeof(*counter), 8);
 	expect(counter);
+	expect_eq(pcpool_counter_init(&total, 0), 0);
 	run_threads(1, stray, NULL);
 	run_threads(8, stray, NULL);
 	/* The area is theirs who registered it: nobody else wrote there, and
@@ -108,6 +116,8 @@ static int in_this_process(void)
 		expect(stats.bypass > 0);
 	}
 	expect_eq(pcpool_percpu_sum_u64(counter), atomic_load(&added));
+	expect_eq(pcpool_counter_sum(&total), atomic_load(&added) * 10);
+	pcpool_counter_destroy(&total);
 	pcpool_percpu_free(counter);
 	expect_eq(pcpool_cache_shrink(cache), 0);
 	sheet_balanced(&sheet);

@@ -176,7 +176,8 @@ START_TEST(test_at_every_hook)
 	const unsigned int locked =
 		1U << PCP_HOOK_LIST_LOCKED | 1U << PCP_HOOK_DRAIN_CLOSED |
 		1U << PCP_HOOK_DRAIN_FENCED | 1U << PCP_HOOK_DRAIN_TAKEN |
-		1U << PCP_HOOK_UNPARKED | 1U << PCP_HOOK_BARRIER_FLIPPED;
+		1U << PCP_HOOK_UNPARKED | 1U << PCP_HOOK_BARRIER_FLIPPED |
+		1U << PCP_HOOK_COUNTER_TAKEN;
 	/* A fork waits for the end of a grace period too, and then the child is
 	 * lost (unit/test_grace_fork.c). */
 	const unsigned int waited = 1U << PCP_HOOK_GRACE_BEGUN;

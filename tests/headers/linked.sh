@@ -34,7 +34,7 @@ int main(void)
 {
 	unsigned int i, wrong = 0;
 	uint64_t *wide = (uint64_t *)pcpool_percpu_alloc(8, 8);
-	uint32_t *narrow = (uint32_t *)pcpool_percpu_alloc(4, 4);
+	uint32_t *narrow = (uint32_t *)pcpool_percpu_alloc(8, 8);
 
 	for (i = 0; i < sizeof(all) / sizeof(all[0]); i++)
 		if (all[i].fn == NULL) {

@@ -178,6 +178,10 @@ static void use_percpu(void)
 	check(pcpool_percpu_sum_u32(narrow) == 7, "sum_u32");
 	check(pcpool_this_cpu_read_u64(wide) <= 5, "read_u64");
 	check(pcpool_this_cpu_read_u32(narrow) <= 7, "read_u32");
+	check(pcpool_this_cpu_xchg_u64(wide, 0) <= 5, "xchg_u64");
+	check(pcpool_this_cpu_xchg_u32(narrow, 0) <= 7, "xchg_u32");
+	check(pcpool_this_cpu_cmpxchg_u64(wide, 9, 1) <= 5, "cmpxchg_u64");
+	check(pcpool_this_cpu_cmpxchg_u32(narrow, 9, 1) <= 7, "cmpxchg_u32");
 	check(pcpool_percpu_ptr(wide, pcpool_nr_slots() - 1) != NULL, "ptr");
 	check(pcpool_percpu_ptr(wide, pcpool_nr_slots()) == NULL, "ptr beyond");
 	pcpool_percpu_free(wide);
@@ -189,6 +193,36 @@ static void use_percpu(void)
 	check(pcpool_percpu_get_stats(&stats) == 0, "percpu_stats");
 	check(stats.regions == 3, "3 regions are live");
 	check(pcpool_percpu_free_bulk(3, many) == 0, "percpu free bulk");
+}
+
+static void use_counters(void)
+{
+	struct pcpool_counter own, placed, many[4];
+	int64_t *region;
+
+	region = (int64_t *)pcpool_percpu_alloc(sizeof(*region), 0);
+	check(region != NULL, "a region for a counter");
+	check(pcpool_counter_init(&own, 10) == 0, "counter_init");
+	check(pcpool_counter_init_many(many, 4, 0) == 0, "counter_init_many");
+	check(pcpool_counter_init_at(&placed, region, 0) == 0,
+	      "counter_init_at");
+	pcpool_counter_add(&own, 5);
+	pcpool_counter_sub(&own, 2);
+	pcpool_counter_inc(&placed);
+	pcpool_counter_dec(&many[3]);
+	pcpool_counter_add_batch(&placed, 4095, 4096);
+	check(pcpool_counter_sum(&own) == 13, "counter_sum");
+	check(pcpool_counter_read(&own) == 10, "counter_read");
+	check(pcpool_counter_read_positive(&many[3]) == 0, "read_positive");
+	check(pcpool_counter_compare(&placed, 4096, 0) == 0, "compare");
+	check(pcpool_counter_limited_add(&own, 14, 1), "limited_add");
+	check(!pcpool_counter_limited_add(&own, 14, 1), "limit");
+	pcpool_counter_set(&own, 1);
+	check(pcpool_counter_sum(&own) == 1, "counter_set");
+	pcpool_counter_destroy(&own);
+	pcpool_counter_destroy(&placed);
+	pcpool_counter_destroy_many(many, 4);
+	pcpool_percpu_free(region);
 }
 
 static void use_memory_stats(void)
@@ -206,6 +240,7 @@ int main(void)
 	check(pcpool_nr_nodes() > 0, "nr_nodes");
 	check(pcpool_this_slot() < pcpool_nr_slots(), "this_slot");
 	use_percpu();
+	use_counters();
 	use_cache();
 	use_accounts();
 	use_rcu();

@@ -44,12 +44,13 @@ static void note(char what, enum pcp_fork_level level)
 
 HANDLERS(PCP_FORK_GRACE);
 HANDLERS(PCP_FORK_CACHE);
+HANDLERS(PCP_FORK_COUNTER);
 HANDLERS(PCP_FORK_PERCPU);
 HANDLERS(PCP_FORK_LEDGER);
 HANDLERS(PCP_FORK_ARENA);
 HANDLERS(PCP_FORK_FENCE);
 
-_Static_assert(PCP_FORK_COUNT == 6, "a new floor wants a test");
+_Static_assert(PCP_FORK_COUNT == 7, "a new floor wants a test");
 
 static void register_all(void)
 {
@@ -60,6 +61,7 @@ static void register_all(void)
 	pcp_fork_register(PCP_FORK_LEDGER, &ops_PCP_FORK_LEDGER);
 	pcp_fork_register(PCP_FORK_FENCE, &ops_PCP_FORK_FENCE);
 	pcp_fork_register(PCP_FORK_PERCPU, &ops_PCP_FORK_PERCPU);
+	pcp_fork_register(PCP_FORK_COUNTER, &ops_PCP_FORK_COUNTER);
 	expect_eq(pcp_fork_init(), 0);
 }
 
@@ -84,8 +86,8 @@ static void expect_traces(const char *in_parent, const char *in_child)
 	expect_eq(status, 0);
 }
 
-#define PARENT "p0p1p2p3p4p5f5f4f3f2f1f0"
-#define CHILD "p0p1p2p3p4p5c5c4c3c2c1c0"
+#define PARENT "p0p1p2p3p4p5p6f6f5f4f3f2f1f0"
+#define CHILD "p0p1p2p3p4p5p6c6c5c4c3c2c1c0"
 
 START_TEST(test_order)
 {
@@ -117,14 +119,14 @@ START_TEST(test_gaps)
 	expect_eq(pcp_fork_init(), 0);
 	expect_traces("", "");
 	pcp_fork_register(PCP_FORK_PERCPU, &ops_PCP_FORK_PERCPU);
-	expect_traces("p2f2", "p2c2");
+	expect_traces("p3f3", "p3c3");
 	pcp_fork_register(PCP_FORK_ARENA, &only_child);
-	expect_traces("p2f2", "p2c4c2");
+	expect_traces("p3f3", "p3c5c3");
 	pcp_fork_register(PCP_FORK_CACHE, &only_prepare);
-	expect_traces("p1p2f2", "p1p2c4c2");
+	expect_traces("p1p3f3", "p1p3c5c3");
 	/* The same level again replaces. */
 	pcp_fork_register(PCP_FORK_ARENA, &ops_PCP_FORK_ARENA);
-	expect_traces("p1p2p4f4f2", "p1p2p4c4c2");
+	expect_traces("p1p3p5f5f3", "p1p3p5c5c3");
 }
 END_TEST
 
@@ -141,8 +143,8 @@ START_TEST(test_generations)
 		expect_traces(PARENT, CHILD);
 		pcp_fork_register(PCP_FORK_ARENA, &ops_PCP_FORK_CACHE);
 		expect_eq(pcp_fork_init(), 0);
-		expect_traces("p0p1p2p3p1p5f5f1f3f2f1f0",
-			      "p0p1p2p3p1p5c5c1c3c2c1c0");
+		expect_traces("p0p1p2p3p4p1p6f6f1f4f3f2f1f0",
+			      "p0p1p2p3p4p1p6c6c1c4c3c2c1c0");
 		_exit(0);
 	}
 	expect_eq(waitpid(pid, &status, 0), pid);

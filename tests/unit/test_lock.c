@@ -120,6 +120,22 @@ START_TEST(test_every_pair)
 }
 END_TEST
 
+/* What a signal handler takes is not held to the order. */
+START_TEST(test_leaf)
+{
+	setup();
+	for (int a = 0; a < PCP_RANK_COUNT; a++)
+		for (int b = 0; b < PCP_RANK_COUNT; b++) {
+			pcp_lock(&locks[a]);
+			expect(pcp_trylock_leaf(&twins[b]));
+			expect(!pcp_trylock_leaf(&twins[b]));
+			pcp_unlock(&twins[b]);
+			pcp_unlock(&locks[a]);
+		}
+	pcp_assert_unlocked();
+}
+END_TEST
+
 static void unlock_twice(void *arg)
 {
 	(void)arg;
@@ -251,6 +267,7 @@ int main(void)
 	tcase_add_test(tc, test_right_order);
 	tcase_add_test(tc, test_nested);
 	tcase_add_test(tc, test_every_pair);
+	tcase_add_test(tc, test_leaf);
 	tcase_add_test(tc, test_misuse);
 	tcase_add_test(tc, test_exclusion);
 	if (!TEST_TSAN)

@@ -429,7 +429,8 @@ static void expect_all_refused(void)
 {
 	void *objs[2] = { &objs, &objs };
 	size_t done = 77;
-	uint64_t word = 0;
+	uint64_t word = 0, old = 77;
+	uint32_t old_half = 77;
 
 	ck_assert_int_eq(pcp_this_index(), -1);
 	ck_assert_uint_eq(pcp_this_slot(), pcp_index.stray);
@@ -447,9 +448,19 @@ static void expect_all_refused(void)
 				 PCP_REFUSED);
 	ck_assert_int_eq(pcp_rseq_add_u64(&word, 0, 1), PCP_REFUSED);
 	ck_assert_int_eq(pcp_rseq_add_u32(&word, 0, 1), PCP_REFUSED);
+	ck_assert_int_eq(pcp_rseq_add_within(&word, 0, 1, 7), PCP_REFUSED);
+	ck_assert_int_eq(pcp_rseq_xchg_u64(&word, 0, 1, &old), PCP_REFUSED);
+	ck_assert_int_eq(pcp_rseq_xchg_u32(&word, 0, 1, &old_half),
+			 PCP_REFUSED);
+	ck_assert_int_eq(pcp_rseq_cmpxchg_u64(&word, 0, 0, 1, &old),
+			 PCP_REFUSED);
+	ck_assert_int_eq(pcp_rseq_cmpxchg_u32(&word, 0, 0, 1, &old_half),
+			 PCP_REFUSED);
 	ck_assert_ptr_eq(objs[0], &objs);
 	ck_assert_uint_eq(done, 77);
 	ck_assert_uint_eq(word, 0);
+	ck_assert_uint_eq(old, 77);
+	ck_assert_uint_eq(old_half, 77);
 }
 
 static void *unregistered(void *arg)

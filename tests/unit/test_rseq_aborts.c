@@ -118,6 +118,39 @@ static enum pcp_section try_add_u32(void)
 	return pcp_rseq_add_u32(words, 64, 1);
 }
 
+static enum pcp_section try_add_within(void)
+{
+	return pcp_rseq_add_within(words, 64, 1, 1);
+}
+
+static enum pcp_section try_xchg_u64(void)
+{
+	uint64_t old;
+
+	return pcp_rseq_xchg_u64(words, 64, 1, &old);
+}
+
+static enum pcp_section try_xchg_u32(void)
+{
+	uint32_t old;
+
+	return pcp_rseq_xchg_u32(words, 64, 1, &old);
+}
+
+static enum pcp_section try_cmpxchg_u64(void)
+{
+	uint64_t old;
+
+	return pcp_rseq_cmpxchg_u64(words, 64, 0, 1, &old);
+}
+
+static enum pcp_section try_cmpxchg_u32(void)
+{
+	uint32_t old;
+
+	return pcp_rseq_cmpxchg_u32(words, 64, 0, 1, &old);
+}
+
 static const struct trial {
 	const char *name;
 	enum pcp_section (*run)(void);
@@ -133,6 +166,11 @@ static const struct trial {
 	{ "commit", try_commit, 0, 0, 0 },
 	{ "add_u64", try_add_u64, 0, 0, 1 },
 	{ "add_u32", try_add_u32, 0, 0, 1 },
+	{ "add_within", try_add_within, 0, 0, 1 },
+	{ "xchg_u64", try_xchg_u64, 0, 0, 1 },
+	{ "xchg_u32", try_xchg_u32, 0, 0, 1 },
+	{ "cmpxchg_u64", try_cmpxchg_u64, 0, 0, 1 },
+	{ "cmpxchg_u32", try_cmpxchg_u32, 0, 0, 1 },
 };
 
 static void reset(const struct trial *trial)
