@@ -22,7 +22,6 @@
 #include "base/lock.h"
 
 #define NS_PER_S UINT64_C(1000000000)
-
 /* How long a batch is gathered: some hundred sheaves of a busy CPU. */
 #define LINGER_NS UINT64_C(1000000)
 
@@ -32,11 +31,8 @@
  * start ours may have failed since. */
 #define LOOK_AGAIN_NS (NS_PER_S / 10)
 
-/* CPUs that an affinity is kept for. */
-#define CPU_WORDS (4096 / (8 * sizeof(long)))
-
-/* Flavours of one batch; there are five. */
-#define FLAVORS 8U
+#define CPU_WORDS (4096 / (8 * sizeof(long))) /* of an affinity */
+#define FLAVORS 8U /* of one batch; there are five */
 
 /* Work to be done, pushed by anyone, taken whole. */
 static struct pcp_grace *queue;
@@ -78,8 +74,8 @@ static uint64_t now_ns(void)
 
 static struct timespec timespec_of(uint64_t ns)
 {
-	return (struct timespec){ .tv_sec = (time_t)(ns / NS_PER_S),
-				  .tv_nsec = (long)(ns % NS_PER_S) };
+	return (struct timespec){ (time_t)(ns / NS_PER_S),
+				  (long)(ns % NS_PER_S) };
 }
 
 /* --- one batch ------------------------------------------------------------ */
@@ -139,6 +135,8 @@ static void pause_locked(void)
 	const struct rcu_flavor_struct *flavor = syncing;
 	bool online = false;
 
+	if (forking)
+		return;
 	forking = true;
 	/* A destructor that forks cannot wait for itself. */
 	forked_here = running && pthread_equal(runner, pthread_self());
@@ -156,8 +154,7 @@ static void pause_locked(void)
 static void pause_prepare(void)
 {
 	pcp_lock(&lock);
-	if (!forking)
-		pause_locked();
+	pause_locked();
 	pcp_unlock(&lock);
 }
 
@@ -312,6 +309,13 @@ static void end_running(void)
 			      NULL, NULL, 0);
 }
 
+static void run_one_batch(bool on_worker)
+{
+	become_runner();
+	run_batch(on_worker);
+	end_running();
+}
+
 /* --- the thread ----------------------------------------------------------- */
 
 static void linger(void)
@@ -335,16 +339,13 @@ static void linger(void)
 static void *worker(void *unused)
 {
 	(void)unused;
-	/* A thread that is pinned must not pin this one. A refusal does no
-	 * harm. */
+	/* A thread that is pinned must not pin this one. */
 	(void)syscall(SYS_sched_setaffinity, 0, sizeof(affinity), affinity);
 	for (;;) {
 		while (!pcp_load(&queue))
 			(void)sem_wait(&wake);
 		linger();
-		become_runner();
-		run_batch(true);
-		end_running();
+		run_one_batch(true);
 	}
 	return NULL;
 }
@@ -399,14 +400,6 @@ uint64_t pcp_grace_batches(void)
 
 /* --- waiting -------------------------------------------------------------- */
 
-/* Nobody else would do it: the thread cannot be had. */
-static void run_here(void)
-{
-	become_runner();
-	run_batch(false);
-	end_running();
-}
-
 static int wait_done(bool (*done)(void *arg), void *arg, uint64_t deadline_ns)
 {
 	for (;;) {
@@ -423,12 +416,14 @@ static int wait_done(bool (*done)(void *arg), void *arg, uint64_t deadline_ns)
 			return ETIMEDOUT;
 		(void)pcp_grace_hurry();
 		pcp_grace_kick();
-		if (!pcp_load(&started) && pcp_load(&queue))
-			run_here();
-		else
+		if (pcp_load(&started) || !pcp_load(&queue)) {
 			futex_wait(seen, deadline_ns - now < LOOK_AGAIN_NS
 						 ? deadline_ns - now
 						 : LOOK_AGAIN_NS);
+			continue;
+		}
+		/* Nobody else would do it: the thread cannot be had. */
+		run_one_batch(false);
 	}
 }
 
@@ -506,43 +501,39 @@ int pcp_grace_may_wait(const struct rcu_flavor_struct *flavor)
 	return is_runner() ? EDEADLK : err;
 }
 
-static int run_barrier(struct barrier *b)
-{
-	const struct rcu_flavor_struct *flavor = b->grace.flavor;
-	int err = pcp_grace_may_wait(flavor);
-
-	/* Nothing may be queued that lives on this stack and not waited for. */
-	if (err)
-		return err;
-	pcp_grace_queue(&b->grace);
-	return pcp_grace_wait(flavor, barrier_done, b, UINT64_MAX);
-}
-
-int pcp_grace_barrier(const struct rcu_flavor_struct *flavor)
-{
-	struct barrier b = {
-		.grace = { .flavor = flavor, .fn = barrier_fn, .last = true },
-	};
-
-	return run_barrier(&b);
-}
-
-int pcp_grace_barrier_of(struct pcp_grace *work,
-			 void (*finish)(struct pcp_grace *work))
+static int run_barrier(const struct rcu_flavor_struct *flavor,
+		       struct pcp_grace *work,
+		       void (*finish)(struct pcp_grace *work))
 {
 	struct barrier b = {
 		.grace = {
-			.flavor = work->flavor,
+			.flavor = flavor,
 			.seal = barrier_seal,
 			.fn = barrier_fn,
-			.user_code = work->user_code,
+			.user_code = work && work->user_code,
 			.last = true,
 		},
 		.work = work,
 		.finish = finish,
 	};
+	int err = pcp_grace_may_wait(flavor);
 
-	return run_barrier(&b);
+	/* Nothing may be queued that lives on this stack and not waited for. */
+	if (err)
+		return err;
+	pcp_grace_queue(&b.grace);
+	return pcp_grace_wait(flavor, barrier_done, &b, UINT64_MAX);
+}
+
+int pcp_grace_barrier(const struct rcu_flavor_struct *flavor)
+{
+	return run_barrier(flavor, NULL, NULL);
+}
+
+int pcp_grace_barrier_of(struct pcp_grace *work,
+			 void (*finish)(struct pcp_grace *work))
+{
+	return run_barrier(work->flavor, work, finish);
 }
 
 /* --- fork ----------------------------------------------------------------- */
@@ -550,8 +541,7 @@ int pcp_grace_barrier_of(struct pcp_grace *work,
 PCP_NO_TSA static void fork_prepare(void)
 {
 	pcp_lock(&lock);
-	if (!forking)
-		pause_locked();
+	pause_locked();
 }
 
 PCP_NO_TSA static void fork_parent(void)

@@ -345,6 +345,7 @@ aborted:
 
 /* The assembler sees from the registers whether 4 or 8 bytes are meant. The
  * outcome has a register of its own, since any value may be the old one. */
+/* NOLINTBEGIN(bugprone-macro-parentheses): a type cannot stand in any. */
 /* clang-format off */
 #define PCP_RSEQ_EXCHANGES(name, type)                                        \
 PCP_INLINE enum pcp_section pcp_rseq_xchg_##name(void *p, size_t stride,      \
@@ -401,5 +402,6 @@ PCP_INLINE enum pcp_section pcp_rseq_cmpxchg_##name(void *p, size_t stride,   \
 PCP_RSEQ_EXCHANGES(u64, uint64_t)
 PCP_RSEQ_EXCHANGES(u32, uint32_t)
 /* clang-format on */
+/* NOLINTEND(bugprone-macro-parentheses) */
 
 #endif /* PCP_CPU_RSEQ_X86_64_H */

@@ -90,6 +90,9 @@ struct pcp_fields *pcp_fields_new(const struct pcpool_percpu_field *list,
 			fields->align = align_of(&list[i]);
 	}
 	fields->stride = end_of(list, count);
+	/* No valid list comes below this. */
+	if (fields->stride < FIELD_ALIGN)
+		fields->stride = FIELD_ALIGN;
 	fields->per_region =
 		(uint32_t)(PCPOOL_PERCPU_SIZE_MAX / fields->stride);
 	return fields;

@@ -35,25 +35,26 @@ struct pcp_stock;
 enum pcp_defer_state { PCP_DEFER_IDLE, PCP_DEFER_QUEUED };
 
 struct pcp_defer {
-	struct pcp_grace grace;
-	size_t bound; /* objects waiting that make a grace period hurry */
-	bool used;    /* ever; so that a destroy need not wait in vain */
-
 	/* What hand-overs write, once per sheaf. */
 	uint32_t state PCP_ALIGNED(128); /* enum pcp_defer_state: whether grace
 					  * is queued, or its fn will look */
 	uint32_t phase;
 	uint32_t handing[2];
-	size_t pending; /* objects handed over and not free */
-	size_t peak;
-	struct pcp_sheaf *open; /* linked by their tails, taken whole */
 	struct pcp_stack open_slabs;
 	struct pcp_stack open_dying;
+	struct pcp_sheaf *open; /* linked by their tails, taken whole */
+	size_t pending;		/* objects handed over and not free */
+	size_t peak;
+
+	size_t bound; /* objects waiting that make a grace period hurry */
+	struct pcp_grace grace;
 
 	/* The runner's alone. */
 	struct pcp_sheaf *ripe;
 	struct pcp_slab *ripe_slabs;
 	struct pcp_stack_node *ripe_dying;
+
+	bool used; /* ever; so that a destroy need not wait in vain */
 };
 
 void pcp_defer_init(struct pcp_stock *stock,

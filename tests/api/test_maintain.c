@@ -373,8 +373,8 @@ START_TEST(test_deferred_of_idle_cpu)
 		expect(!pthread_create(&thread, NULL, free_later_on_second,
 				       &later));
 		expect(!pthread_join(thread, NULL));
-		if (!(flags[i] & PCPOOL_CHECK))
-			expect_eq(pcpool_rcu_backlog(later.cache), 5);
+		/* A full sheaf of them may have had its grace period. */
+		expect_cmp(pcpool_rcu_backlog(later.cache), <=, 5);
 		expect_eq(stats_of(later.cache).live, 0);
 		maintain_all(1);
 		/* No barrier: that would hand them over itself. */
