@@ -32,9 +32,12 @@ void pcp_cache_free_slow(struct pcpool_cache *cache, void *obj, bool aborted,
 	stock = &cache->stock;
 	if (aborted)
 		pcp_stat_inc(&stock->kind.stat, PCP_STAT_RSEQ_ABORT);
+	if (cache->accounted)
+		pcp_cache_uncharge(cache, obj, caller);
 	if (stock->bypass)
 		free_checked(cache, obj, caller);
-	if (stock->bypass || (!aborted && pcp_index.rseq) ||
+	if (stock->bypass ||
+	    (!aborted && pcp_index.rseq && !cache->accounted) ||
 	    !pcp_slot_push(stock, obj))
 		pcp_slot_free_slow(stock, obj);
 	errno = saved;
@@ -44,10 +47,9 @@ PCP_API void pcpool_free(struct pcpool_cache *cache, void *obj)
 {
 	enum pcp_section section = PCP_REFUSED;
 
-	if (pcp_likely(cache && obj)) {
-		if (pcp_unlikely(cache->accounted))
-			pcp_cache_uncharge(cache, obj,
-					   __builtin_return_address(0));
+	/* What is accounted goes the slow way from here, not through a call of
+	 * its own, which would cost every free a stack frame. */
+	if (pcp_likely(cache && obj && !cache->accounted)) {
 		section = pcp_rseq_push(cache->stock.slots, obj);
 		if (pcp_likely(section == PCP_DONE))
 			return;

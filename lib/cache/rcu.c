@@ -29,6 +29,8 @@ static PCP_NOINLINE void free_rcu_slow(struct pcpool_cache *cache, void *obj,
 	stock = &cache->stock;
 	if (aborted)
 		pcp_stat_inc(&stock->kind.stat, PCP_STAT_RSEQ_ABORT);
+	if (cache->accounted)
+		pcp_cache_uncharge(cache, obj, caller);
 	/* Being freed until the grace period has passed, so that a second free
 	 * meanwhile is seen. */
 	if (stock->bypass)
@@ -41,10 +43,7 @@ PCP_API void pcpool_free_rcu(struct pcpool_cache *cache, void *obj)
 {
 	enum pcp_section section = PCP_REFUSED;
 
-	if (pcp_likely(cache && obj)) {
-		if (pcp_unlikely(cache->accounted))
-			pcp_cache_uncharge(cache, obj,
-					   __builtin_return_address(0));
+	if (pcp_likely(cache && obj && !cache->accounted)) {
 		section = pcp_rseq_push_at(cache->stock.slots,
 					   offsetof(struct pcp_slot, rcu), obj,
 					   PCP_CLOSED);
