@@ -113,11 +113,6 @@ static size_t region_size(const struct pcp_fields *fields, uint32_t objects)
 	return n * fields->stride;
 }
 
-size_t pcp_fields_bytes(const struct pcp_fields *fields, uint32_t n)
-{
-	return regions_of(fields, n) * region_size(fields, n);
-}
-
 int pcp_fields_take(struct pcp_slab *slab)
 {
 	const struct pcp_fields *fields = slab->kind->fields;

@@ -56,7 +56,4 @@ void pcp_fields_set(struct pcp_slab *slab, uint32_t index);
 /* It was destructed, or its constructor failed: zero for the next one. */
 void pcp_fields_zero(struct pcp_slab *slab, uint32_t index);
 
-/* Bytes that a slab of n objects has in one copy of its regions. */
-size_t pcp_fields_bytes(const struct pcp_fields *fields, uint32_t n);
-
 #endif /* PCP_SLAB_FIELDS_H */

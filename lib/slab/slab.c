@@ -147,8 +147,8 @@ struct pcp_slab *pcp_slab_create(struct pcp_kind *kind, unsigned int node)
 	}
 	slab->magic = magic_of(slab);
 	shuffle(slab, (seed ^ seed >> 29) | 1);
-	pcp_lsan_add_root((char *)slab + layout->first,
-			  layout->objects * layout->stride);
+	/* With the header, which names what lies beside the slab. */
+	pcp_lsan_add_root(slab, layout->slab_size);
 	pcp_lock(&kind->slabs_lock);
 	pcp_slabs_add_tail(&kind->all, &slab->all);
 	kind->nr_slabs++;
@@ -167,8 +167,7 @@ void pcp_slab_release(struct pcp_slab *slab)
 	pcp_slabs_del(&slab->all);
 	kind->nr_slabs--;
 	pcp_unlock(&kind->slabs_lock);
-	pcp_lsan_del_root((char *)slab + layout->first,
-			  layout->objects * layout->stride);
+	pcp_lsan_del_root(slab, layout->slab_size);
 	slab->magic = 0;
 	give_beside(slab);
 	pcp_block_free(slab, layout->slab_size);

@@ -113,6 +113,21 @@ static __attribute__((noinline)) void shrink_and_fill(void)
 	}
 }
 
+/* What a slab has beside it, of a cache that is alive at the end. */
+static __attribute__((noinline)) void account_for_them(void)
+{
+	struct pcpool_percpu_field field = { offsetof(struct holder, next), 8,
+					     0 };
+	struct pcpool_cache_attr attr = PCPOOL_CACHE_ATTR_INIT;
+
+	attr.flags = PCPOOL_ACCOUNT;
+	attr.fields = &field;
+	attr.nr_fields = 1;
+	holders = pcpool_cache_create("holders", sizeof(struct holder), &attr);
+	expect(holders);
+	pcpool_free(holders, must_alloc(holders));
+}
+
 static const struct {
 	const char *name;
 	void (*fn)(void);
@@ -123,6 +138,7 @@ static const struct {
 	{ "lost", lose_one, true },
 	{ "destroyed", destroy_all, false },
 	{ "again", shrink_and_fill, false },
+	{ "accounted", account_for_them, false },
 };
 
 int main(int argc, char **argv)
