@@ -5,6 +5,11 @@
  */
 #include <config.h>
 
+#include <sched.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
 #include "base/lock.h"
 #include "base/report.h"
 
@@ -53,6 +58,17 @@ void pcp_assert_unlocked(void)
 				rank);
 }
 #endif
+
+void pcp_back_off(unsigned int look)
+{
+	const struct timespec pause = { .tv_nsec = 50000 };
+
+	if (look < 16)
+		sched_yield();
+	else
+		/* Not the libc's, which is a cancellation point. */
+		(void)syscall(SYS_nanosleep, &pause, NULL);
+}
 
 void pcp_lock_init(struct pcp_lock *lock, enum pcp_rank rank)
 {

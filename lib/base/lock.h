@@ -98,6 +98,11 @@ PCP_NO_TSA static inline void pcp_unlock(struct pcp_lock *lock)
 	pthread_mutex_unlock(&lock->mutex);
 }
 
+/* Between two looks at what another thread is a few instructions from ending,
+ * unless it was preempted: sleeping lets it run whatever the priorities are. look
+ * counts from 0. No cancellation point, for a lock may be held. */
+void pcp_back_off(unsigned int look);
+
 /* Fork: take a lock that may share its rank with others held by this thread,
  * and, in the child, make it a fresh unlocked one. */
 void pcp_lock_nested(struct pcp_lock *lock) PCP_ACQUIRES(lock);

@@ -59,23 +59,6 @@ static int finish_deferred(struct pcpool_cache *cache)
 	return 0;
 }
 
-/* Slabs that flushing emptied; their destructors wait for the answer. Those of a
- * typesafe cache would be queued for a grace period again, and what is queued
- * has been waited for. */
-static void set_aside(struct pcp_stock *stock, struct pcp_slab_link *dead)
-{
-	if (!(stock->kind.flags & PCPOOL_TYPESAFE_BY_RCU)) {
-		pcp_stock_bury(stock, dead, false);
-		return;
-	}
-	while (!pcp_slabs_empty(dead)) {
-		struct pcp_slab *slab = pcp_slab_of_list(dead->next);
-
-		pcp_slabs_del(&slab->list);
-		pcp_node_queue(&stock->nodes[slab->node], slab);
-	}
-}
-
 /* Everything back in its slab, and nobody but this thread near it. 0, or why
  * not. */
 static int clear(struct pcpool_cache *cache)
@@ -89,7 +72,13 @@ static int clear(struct pcpool_cache *cache)
 	err = finish_deferred(cache);
 	if (!err)
 		pcp_stock_empty_barns(stock, &dead);
-	set_aside(stock, &dead);
+	/* Slabs that flushing emptied; their destructors wait for the answer.
+	 * Those of a typesafe cache would be queued for a grace period again, and
+	 * what is queued has been waited for. */
+	if (stock->kind.flags & PCPOOL_TYPESAFE_BY_RCU)
+		pcp_stock_set_aside(stock, &dead);
+	else
+		pcp_stock_bury(stock, &dead, false);
 	if (!err && !idle(cache))
 		err = EBUSY;
 	return err;

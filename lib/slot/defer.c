@@ -2,11 +2,6 @@
 /* Deferred frees of a cache. See defer.h. */
 #include <config.h>
 
-#include <sched.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
-
 #include "slab/check.h"
 #include "slot/ops.h"
 
@@ -65,16 +60,9 @@ uint32_t pcp_defer_flip(struct pcp_defer *defer)
 
 void pcp_defer_await(struct pcp_defer *defer, uint32_t phase)
 {
-	const struct timespec pause = { .tv_nsec = 50000 };
-
 	for (unsigned int i = 0;
-	     __atomic_load_n(&defer->handing[phase], __ATOMIC_SEQ_CST); i++) {
-		if (i < 16)
-			sched_yield();
-		else
-			/* No cancellation point: a lock is held. */
-			(void)syscall(SYS_nanosleep, &pause, NULL);
-	}
+	     __atomic_load_n(&defer->handing[phase], __ATOMIC_SEQ_CST); i++)
+		pcp_back_off(i);
 }
 
 static bool anything(const struct pcp_defer *defer)

@@ -2,11 +2,6 @@
 /* The operations on the caller's slot. See ops.h. */
 #include <config.h>
 
-#include <sched.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
-
 #include "slot/ops.h"
 
 /* Run a section until it is not restarted, within reason. */
@@ -42,18 +37,8 @@ void pcp_slot_unlock(struct pcp_slot *slot)
 
 void pcp_slot_lock(struct pcp_slot *slot)
 {
-	const struct timespec pause = { .tv_nsec = 50000 };
-
-	/* The holder is a few instructions from its end unless it was
-	 * preempted; sleeping lets it run whatever the priorities are. */
-	for (unsigned int i = 0; !slot_trylock(slot); i++) {
-		if (i < 16)
-			sched_yield();
-		else
-			/* Not the libc's, which is a cancellation point: the
-			 * caller holds the drain lock. */
-			(void)syscall(SYS_nanosleep, &pause, NULL);
-	}
+	for (unsigned int i = 0; !slot_trylock(slot); i++)
+		pcp_back_off(i);
 }
 
 /* Lock mode: the caller's slot, locked; NULL: somebody has it, go past it. */

@@ -106,6 +106,16 @@ void pcp_stock_kill(struct pcp_stock *stock, struct pcp_slab_link *dead)
 		pcp_slabs_kill(dead);
 }
 
+void pcp_stock_set_aside(struct pcp_stock *stock, struct pcp_slab_link *dead)
+{
+	while (!pcp_slabs_empty(dead)) {
+		struct pcp_slab *slab = pcp_slab_of_list(dead->next);
+
+		pcp_slabs_del(&slab->list);
+		pcp_node_queue(&stock->nodes[slab->node], slab);
+	}
+}
+
 void pcp_stock_bury(struct pcp_stock *stock, struct pcp_slab_link *dead,
 		    bool may_run_dtors)
 {
@@ -113,12 +123,7 @@ void pcp_stock_bury(struct pcp_stock *stock, struct pcp_slab_link *dead,
 		pcp_stock_kill(stock, dead);
 		return;
 	}
-	while (!pcp_slabs_empty(dead)) {
-		struct pcp_slab *slab = pcp_slab_of_list(dead->next);
-
-		pcp_slabs_del(&slab->list);
-		pcp_node_queue(&stock->nodes[slab->node], slab);
-	}
+	pcp_stock_set_aside(stock, dead);
 	if (may_run_dtors)
 		run_deaths(stock);
 }

@@ -139,6 +139,10 @@ void pcp_slot_defer_slow(struct pcp_stock *stock, void *obj);
  * cache, after a grace period. */
 void pcp_stock_kill(struct pcp_stock *stock, struct pcp_slab_link *dead);
 
+/* Slabs of *dead wait, whatever the cache, until they serve again or are given
+ * back. */
+void pcp_stock_set_aside(struct pcp_stock *stock, struct pcp_slab_link *dead);
+
 /* Slabs of *dead are released where there is no destructor. Else they join those
  * that wait, and if it may, this call destructs and releases what waits, unless
  * another is at it. */

@@ -10,17 +10,6 @@
  * keeps. */
 #define WAITING_MAX 4U
 
-/* Emptied slabs wait, whatever the cache: releasing each is a step of its own. */
-static void set_aside(struct pcp_stock *stock, struct pcp_slab_link *dead)
-{
-	while (!pcp_slabs_empty(dead)) {
-		struct pcp_slab *slab = pcp_slab_of_list(dead->next);
-
-		pcp_slabs_del(&slab->list);
-		pcp_node_queue(&stock->nodes[slab->node], slab);
-	}
-}
-
 static uint64_t mix(uint64_t sum, uint64_t value)
 {
 	sum = (sum ^ value) * UINT64_C(0x9e3779b97f4a7c15);
@@ -129,7 +118,7 @@ static void look(struct pcp_stock *stock, int *err)
 	for (unsigned int i = 0; i < stock->nr_nodes; i++)
 		pcp_node_unpark(&stock->nodes[i], &dead);
 	/* A few at most; they are looked at like all that wait. */
-	set_aside(stock, &dead);
+	pcp_stock_set_aside(stock, &dead);
 	pcp_lock(&stock->drain_lock);
 	busy = look_at_slots(stock, &deferred);
 	t->use = use_of(stock, busy);
@@ -220,7 +209,7 @@ static void gather_slabs(struct pcp_stock *stock)
 		struct pcp_node *node = &stock->nodes[i];
 
 		pcp_node_trim_empty(node, &dead);
-		set_aside(stock, &dead);
+		pcp_stock_set_aside(stock, &dead);
 		node->surplus = pcp_load(&node->nr_waiting);
 	}
 }
@@ -261,8 +250,9 @@ bool pcp_stock_tend(struct pcp_stock *stock, bool anew,
 	done = trim_slots(stock, budget, &dead, err);
 	for (unsigned int i = 0; i < stock->nr_nodes; i++)
 		done &= tend_barn(stock, &stock->barns[i], budget, &dead);
-	/* What that emptied waits, and is given back below or the next time. */
-	set_aside(stock, &dead);
+	/* What that emptied waits, since releasing each is a step of its own, and
+	 * is given back below or the next time. */
+	pcp_stock_set_aside(stock, &dead);
 	if (done && t->use == PCP_USE_NONE && !t->gathered) {
 		gather_slabs(stock);
 		t->gathered = true;
