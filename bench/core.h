@@ -152,6 +152,13 @@ struct bench_job {
 	unsigned int nr_metrics;
 	/** Fill value[0..nr_metrics-1]; NAN for what cannot be had here. */
 	void (*measure)(const struct bench_window *w, double *value);
+	/** Instead of measure(), and of threads that call run(): do a window in
+	 *  a way of its own. shared: what the variant's open() made. Returns 0
+	 *  or an errno value. */
+	int (*window)(void *shared, const struct bench_params *params,
+		      double *value);
+	/** The name of what the job needs and is not here, or NULL. */
+	const char *(*missing)(void);
 	const struct bench_variant *const *variants;
 	unsigned int nr_variants;
 };

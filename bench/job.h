@@ -16,6 +16,8 @@ extern const struct bench_variant bench_batch_limit;
 extern const struct bench_variant bench_batch_pcpool;
 extern const struct bench_variant bench_batch_pcpool_lock;
 
+extern const struct bench_job bench_job_conn;
+
 extern const struct bench_job bench_job_counter;
 
 extern const struct bench_job bench_job_exec;

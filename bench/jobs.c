@@ -10,6 +10,7 @@
 
 const struct bench_job *const bench_jobs[] = {
 	&bench_job_batch,
+	&bench_job_conn,
 	&bench_job_counter,
 	&bench_job_exec,
 	&bench_job_mmap,

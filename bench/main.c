@@ -43,6 +43,12 @@ static bool is_here(const struct bench_probe *probe, const char *peer)
 	return false;
 }
 
+/* Nor is a variant of a job here whose program is not. */
+static const char *missing(const struct bench_job *job)
+{
+	return job->missing ? job->missing() : NULL;
+}
+
 static bool probe(struct bench_probe *p, unsigned int slots)
 {
 	struct bench_worker w;
@@ -62,6 +68,8 @@ static int list(void)
 	for (unsigned int j = 0; j < bench_nr_jobs; j++) {
 		const struct bench_job *job = bench_jobs[j];
 
+		if (missing(job))
+			continue;
 		for (unsigned int v = 0; v < job->nr_variants; v++)
 			if (is_here(&p, job->variants[v]->peer))
 				printf("%s\t%s\n", job->name,
@@ -80,7 +88,13 @@ static const struct bench_variant *variant(const struct run *r,
 static void select_variants(struct run *r)
 {
 	const struct bench_options *o = r->options;
+	const char *what = missing(o->job);
 
+	if (what) {
+		fprintf(stderr, "pcpool-bench: %s: %s is not installed\n",
+			o->job->name, what);
+		return;
+	}
 	for (unsigned int i = 0; i < o->nr_variants; i++) {
 		const struct bench_variant *v = variant(r, &o->variants[i]);
 
