@@ -530,7 +530,9 @@ START_TEST(test_deferred_are_handed_over)
 		remake(&sheet, check ? PCPOOL_CHECK : 0);
 		take(2);
 		helper_call(&there, defer_there, &objs[0]);
-		expect_eq(pcp_stock_deferred(stock), 1);
+		/* A checking cache hands over at the free: it may be done. */
+		if (!check)
+			expect_eq(pcp_stock_deferred(stock), 1);
 		expect(tend(1));
 		if (!check)
 			expect_eq(count(PCP_STAT_FREE_RCU_SHEAF), 1);
