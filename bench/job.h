@@ -5,6 +5,7 @@
 
 #include "core.h"
 
+extern const struct bench_job bench_job_account;
 extern const struct bench_job bench_job_batch;
 extern const struct bench_variant bench_batch_glibc;
 extern const struct bench_variant bench_batch_jemalloc;

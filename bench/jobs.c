@@ -9,6 +9,7 @@
 #include "job.h"
 
 const struct bench_job *const bench_jobs[] = {
+	&bench_job_account,
 	&bench_job_batch,
 	&bench_job_conn,
 	&bench_job_counter,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Maintenance: what a cache holds more of than it lately needed goes back, a
- * little at a time, when the application says so.
+ * Maintenance: what caches and regions hold more of than they lately needed goes
+ * back, a little at a time, when the application says so.
  *
  * Nothing here runs by itself. A daemon calls pcpool_maintain() every second or
  * so from its loop, or when it has nothing else to do. "Lately" is the time
@@ -28,15 +28,19 @@ extern "C" {
  *     of stock: a cache that is idle is at the floor after two calls;
  *   - hand objects of idle CPUs that were given to pcpool_free_rcu() to the
  *     thread that waits for grace periods.
+ * Then the per-CPU regions: pages that no region lay in at the call before and
+ * since go back.
  *
  * budget: most steps of this call, 0 for no bound. A step is a slab released,
  *         with a destructor call for each built object; or a sheaf of a barn, or
- *         the up to three of a CPU, emptied into slabs. Looking costs a few
- *         loads for each CPU and cache besides.
+ *         the up to three of a CPU, emptied into slabs; or adjacent free pages
+ *         of the regions of 16 CPUs, of which the last go back together even if
+ *         there are more CPUs than steps. Looking costs a few loads for each CPU
+ *         and cache, and for each page of regions, besides.
  *
  * May call destructors, with no pcpool lock held. One thread at a time tends.
  *
- * Returns 0: all caches were seen. Or an errno value:
+ * Returns 0: all was seen. Or an errno value:
  *   EAGAIN   the budget was used up before the end; call again;
  *   EBUSY    another thread is at it, or this very thread (from a destructor);
  *   EPERM, ENOSYS, ENOMEM and others of membarrier(2): some CPUs' stock could

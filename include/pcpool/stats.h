@@ -110,6 +110,9 @@ struct pcpool_cache_stats {
 int pcpool_cache_get_stats(struct pcpool_cache *cache,
 		       struct pcpool_cache_stats *stats);
 
+/** Entries of pcpool_percpu_stats.sizes. */
+#define PCPOOL_PERCPU_SIZES 14
+
 /** The per-CPU region allocator and the process as a whole. */
 struct pcpool_percpu_stats {
 	size_t stats_size;        /**< set by the caller */
@@ -118,6 +121,11 @@ struct pcpool_percpu_stats {
 	uint64_t chunks;          /**< chunks that exist */
 	uint64_t regions;         /**< live regions */
 	uint64_t region_bytes;    /**< bytes of one copy of all live regions */
+	uint64_t block_bytes;     /**< bytes of one unit's worth of the 4 KiB
+				   *   blocks they lie in, over all chunks: what
+				   *   it is more than region_bytes is lost to
+				   *   fragmentation, or held for the next that
+				   *   asks */
 	uint64_t populated_bytes; /**< bytes of one unit's worth of touched pages,
 				   *   over all chunks */
 	uint64_t mutex;           /**< holds that serialise allocations: the map
@@ -127,6 +135,10 @@ struct pcpool_percpu_stats {
 	uint64_t chunk_alloc;     /**< chunks made */
 	uint64_t chunk_free;      /**< chunks given back */
 	uint64_t alloc_fail;      /**< allocations that failed */
+	uint64_t discarded_bytes; /**< bytes of one unit's pages that
+				   *   pcpool_maintain() gave back */
+	uint64_t sizes[PCPOOL_PERCPU_SIZES]; /**< live regions by size: of up to
+				   *   8 bytes, 16, 32, ... 64 KiB */
 };
 
 /** Fill *stats. Returns 0, or EINVAL as above. */

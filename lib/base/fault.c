@@ -25,6 +25,7 @@ static struct point points[PCP_FAULT_COUNT] = {
 	[PCP_FAULT_NO_FENCE] = { .name = "no-fence" },
 	[PCP_FAULT_BIND] = { .name = "bind" },
 	[PCP_FAULT_THREAD] = { .name = "thread" },
+	[PCP_FAULT_DISCARD] = { .name = "discard" },
 };
 static void (*hook)(enum pcp_hook_id id);
 

@@ -24,6 +24,7 @@ enum pcp_fault_point {
 			     * was made, so that a test can show it notices */
 	PCP_FAULT_BIND,	  /* mbind */
 	PCP_FAULT_THREAD, /* pthread_create */
+	PCP_FAULT_DISCARD, /* madvise: giving pages back */
 	PCP_FAULT_COUNT
 };
 

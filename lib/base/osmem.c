@@ -95,6 +95,8 @@ int pcp_os_discard(void *p, size_t size)
 {
 	int saved = errno, err = 0;
 
+	if (PCP_FAULT(PCP_FAULT_DISCARD))
+		return ENOMEM;
 	/* The second kind is for a process that locked all its memory. */
 	if (madvise(p, size, MADV_DONTNEED) &&
 	    madvise(p, size, MADV_DONTNEED_LOCKED))

@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "percpu/bits.h"
-#include "percpu/map.h"
+#include "percpu/find.h"
 
 /* How many spans one search may look at, and how many that are not stale but do
  * not fit (their run lies wrong for the alignment, or the bin holds shorter
@@ -126,7 +126,7 @@ size_t pcp_chunk_meta_size(unsigned int nr_blocks)
 {
 	return sizeof(struct pcp_chunk) +
 	       nr_blocks * (sizeof(struct pcp_block) +
-			    2 * PCP_BLOCK_WORDS * sizeof(uint64_t));
+			    3 * PCP_BLOCK_WORDS * sizeof(uint64_t));
 }
 
 void pcp_chunk_meta_init(struct pcp_chunk *chunk, uintptr_t base,
@@ -136,6 +136,7 @@ void pcp_chunk_meta_init(struct pcp_chunk *chunk, uintptr_t base,
 	chunk->nr_blocks = chunk->nr_free = nr_blocks;
 	chunk->taken = (uint64_t *)(void *)&chunk->blocks[nr_blocks];
 	chunk->mark = chunk->taken + nr_blocks * PCP_BLOCK_WORDS;
+	chunk->held = chunk->mark + nr_blocks * PCP_BLOCK_WORDS;
 	chunk->span.bits = chunk->taken;
 	chunk->span.words = (uint16_t)(nr_blocks * PCP_BLOCK_WORDS);
 	for (unsigned int i = 0; i < nr_blocks; i++) {
@@ -158,30 +159,9 @@ void pcp_chunk_meta_fresh(struct pcp_chunk *chunk)
 	chunk->nr_touched = 0;
 }
 
-static struct pcp_chunk **bucket_of(struct pcp_map *map, uintptr_t base)
-{
-	uint64_t key = (uint64_t)(base >> map->shift);
-
-	key *= UINT64_C(0x9e3779b97f4a7c15);
-	return &map->buckets[(key >> 32) % PCP_MAP_BUCKETS];
-}
-
-/* By address alone: memory at p, which may be anything, is not looked at. */
-static struct pcp_chunk *find_chunk(struct pcp_map *map, uintptr_t p)
-{
-	uintptr_t base = p >> map->shift << map->shift;
-	struct pcp_chunk *chunk = *bucket_of(map, base);
-
-	while (chunk && chunk->base != base)
-		chunk = chunk->hashed;
-	if (chunk && (p - base) >> PCP_BLOCK_SHIFT >= chunk->nr_blocks)
-		return NULL;
-	return chunk;
-}
-
 void pcp_map_add(struct pcp_map *map, struct pcp_chunk *chunk)
 {
-	struct pcp_chunk **bucket = bucket_of(map, chunk->base);
+	struct pcp_chunk **bucket = pcp_map_bucket(map, chunk->base);
 
 	chunk->hashed = *bucket;
 	*bucket = chunk;
@@ -205,7 +185,7 @@ struct pcp_chunk *pcp_map_surplus(struct pcp_map *map, unsigned int keep)
 	chunk = pcp_container_of(map->lists[i], struct pcp_chunk, link);
 	chunk_unlink(map, chunk);
 	set_longest(&map->wide, &chunk->span, 0);
-	for (hashed = bucket_of(map, chunk->base); *hashed != chunk;)
+	for (hashed = pcp_map_bucket(map, chunk->base); *hashed != chunk;)
 		hashed = &(*hashed)->hashed;
 	*hashed = chunk->hashed;
 	map->touched -= chunk->nr_touched;
@@ -243,14 +223,18 @@ static bool mark_taken(struct pcp_chunk *chunk, unsigned int pos,
 static bool take_in_block(struct pcp_map *map, struct pcp_chunk *chunk,
 			  struct pcp_block *block, unsigned int n)
 {
+	const uint64_t bit = UINT64_C(1) << (block->index % 64);
+	const unsigned int word = block->index / 64;
 	bool was_free = !block->taken;
 	unsigned int left;
 
 	block->taken = (uint16_t)(block->taken + n);
 	left = PCP_BLOCK_GRANULES - block->taken;
 	if (pcp_unlikely(was_free)) {
-		chunk->busy[block->index / 64] |= UINT64_C(1)
-						  << (block->index % 64);
+		chunk->busy[word] |= bit;
+		chunk->idle[word] &= ~bit;
+		chunk->due[word] &= ~bit;
+		map->busy++;
 		set_longest(&map->partial, &block->span, left);
 	} else if (left < block->span.longest) {
 		lower_longest(&map->partial, &block->span, left);
@@ -263,8 +247,8 @@ static bool take_in_block(struct pcp_map *map, struct pcp_chunk *chunk,
 	return was_free;
 }
 
-static uintptr_t take_range(struct pcp_map *map, struct pcp_chunk *chunk,
-			    unsigned int pos, unsigned int n, bool *recycled)
+uintptr_t pcp_map_take_at(struct pcp_map *map, struct pcp_chunk *chunk,
+			  unsigned int pos, unsigned int n, bool *recycled)
 {
 	unsigned int end = pos + n, opened = 0, free_granules;
 
@@ -369,8 +353,9 @@ static uintptr_t take_partial(struct pcp_map *map, unsigned int n,
 	if (!span)
 		return 0;
 	block = pcp_container_of(span, struct pcp_block, span);
-	return take_range(map, chunk_of(block),
-			  block->index * PCP_BLOCK_GRANULES + pos, n, recycled);
+	return pcp_map_take_at(map, chunk_of(block),
+			       block->index * PCP_BLOCK_GRANULES + pos, n,
+			       recycled);
 }
 
 /* At the start of a wholly free block of the fullest chunk that has one. */
@@ -383,7 +368,7 @@ static uintptr_t take_block(struct pcp_map *map, unsigned int n, bool *recycled)
 		return 0;
 	chunk = pcp_container_of(map->lists[i], struct pcp_chunk, link);
 	i = pcp_bits_next(chunk->busy, PCP_CHUNK_BLOCKS_MAX, 0, false);
-	return take_range(map, chunk, i * PCP_BLOCK_GRANULES, n, recycled);
+	return pcp_map_take_at(map, chunk, i * PCP_BLOCK_GRANULES, n, recycled);
 }
 
 static uintptr_t take_wide(struct pcp_map *map, unsigned int n,
@@ -395,8 +380,9 @@ static uintptr_t take_wide(struct pcp_map *map, unsigned int n,
 	span = search(map, &map->wide, n, align, thorough, &pos);
 	if (!span)
 		return 0;
-	return take_range(map, pcp_container_of(span, struct pcp_chunk, span),
-			  pos, n, recycled);
+	return pcp_map_take_at(map,
+			       pcp_container_of(span, struct pcp_chunk, span),
+			       pos, n, recycled);
 }
 
 uintptr_t pcp_map_take(struct pcp_map *map, unsigned int granules,
@@ -415,24 +401,6 @@ uintptr_t pcp_map_take(struct pcp_map *map, unsigned int granules,
 
 /* --- giving back -----------------------------------------------------------
  */
-
-/* The end of the region that starts at pos. */
-static unsigned int region_end(const struct pcp_chunk *chunk, unsigned int pos)
-{
-	const unsigned int words = chunk->nr_blocks * PCP_BLOCK_WORDS;
-	unsigned int i = ++pos / 64;
-	uint64_t w;
-
-	if (i == words)
-		return pos;
-	w = (~chunk->taken[i] | chunk->mark[i]) & (~UINT64_C(0) << (pos % 64));
-	while (!w) {
-		if (++i == words)
-			return words * 64;
-		w = ~chunk->taken[i] | chunk->mark[i];
-	}
-	return i * 64 + pcp_ctz(w);
-}
 
 static void mark_free(struct pcp_chunk *chunk, unsigned int pos, unsigned int n)
 {
@@ -497,6 +465,7 @@ static bool give_in_block(struct pcp_map *map, struct pcp_chunk *chunk,
 		set_longest(&map->partial, &block->span, 0);
 		chunk->busy[block->index / 64] &=
 			~(UINT64_C(1) << (block->index % 64));
+		map->busy--;
 		return true;
 	}
 	start = start > from ? start : from;
@@ -519,9 +488,10 @@ static bool bounds_hold(const struct pcp_chunk *chunk,
 	       block->span.longest >= PCP_BLOCK_GRANULES - block->taken + n;
 }
 
-static void give_region(struct pcp_map *map, struct pcp_chunk *chunk,
-			unsigned int pos, unsigned int end)
+void pcp_map_give(struct pcp_map *map, const struct pcp_place *place)
 {
+	struct pcp_chunk *const chunk = place->chunk;
+	const unsigned int pos = place->pos, end = place->end;
 	struct pcp_block *block = &chunk->blocks[pos / PCP_BLOCK_GRANULES];
 	unsigned int freed = 0, start, stop;
 
@@ -549,23 +519,4 @@ static void give_region(struct pcp_map *map, struct pcp_chunk *chunk,
 	}
 	if (stop - start > chunk->span.longest)
 		set_longest(&map->wide, &chunk->span, stop - start);
-}
-
-enum pcp_map_fault pcp_map_give(struct pcp_map *map, uintptr_t p)
-{
-	struct pcp_chunk *chunk = find_chunk(map, p);
-	unsigned int pos;
-	uint64_t bit;
-
-	if (!chunk)
-		return PCP_MAP_STRAY;
-	pos = (unsigned int)((p - chunk->base) >> PCP_GRANULE_SHIFT);
-	bit = UINT64_C(1) << (pos % 64);
-	if (!(chunk->taken[pos / 64] & bit))
-		return PCP_MAP_FREE;
-	if (!(chunk->mark[pos / 64] & bit) ||
-	    p & ((1U << PCP_GRANULE_SHIFT) - 1))
-		return PCP_MAP_INTERIOR;
-	give_region(map, chunk, pos, region_end(chunk, pos));
-	return PCP_MAP_OK;
 }

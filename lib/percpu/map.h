@@ -14,6 +14,10 @@
  *	  1     1    first granule of a region
  *	  1     0    a further granule of a region
  *
+ * A third bit, held, at the first granule says that the region is nobody's: the
+ * allocator keeps it for the next that asks (quick.h) or is giving its pages
+ * back (discard.h). It is as little to be freed as free space.
+ *
  * A span is a stretch of granules that is searched: a block, or the whole of a
  * chunk. Spans hang in bins by (an upper bound of) their longest free run, so
  * that a search looks at one that fits, the tightest first. Small regions are
@@ -77,8 +81,14 @@ struct pcp_chunk {
 	unsigned int taken_granules;
 	unsigned int nr_touched;		  /* blocks */
 	uint64_t busy[PCP_CHUNK_BLOCKS_MAX / 64]; /* blocks not wholly free */
-	uint64_t *taken;			  /* bits of all granules */
+	/* Of blocks: free at the last look and since; the same for a whole
+	 * period, with pages to give back. */
+	uint64_t idle[PCP_CHUNK_BLOCKS_MAX / 64];
+	uint64_t due[PCP_CHUNK_BLOCKS_MAX / 64];
+	unsigned int held_granules;
+	uint64_t *taken; /* bits of all granules */
 	uint64_t *mark;
+	uint64_t *held;
 	struct pcp_block blocks[];
 };
 
@@ -90,9 +100,12 @@ struct pcp_bins {
 struct pcp_map {
 	unsigned int shift; /* chunks are aligned to 1 << shift */
 	unsigned int chunks;
-	unsigned int empty;	 /* chunks without a region */
-	uint64_t regions;	 /* live */
-	uint64_t granules;	 /* in them */
+	unsigned int empty;    /* chunks without a region */
+	uint64_t regions;      /* taken, those that are held too */
+	uint64_t granules;     /* in them */
+	uint64_t held_regions; /* of these, nobody's */
+	uint64_t held_granules;
+	uint64_t busy;		 /* blocks not wholly free, of all chunks */
 	uint64_t touched;	 /* blocks of all chunks ever handed out */
 	uint64_t scans;		 /* spans searched: what the bounds keep low */
 	struct pcp_bins partial; /* blocks neither free nor full */
@@ -106,7 +119,8 @@ enum pcp_map_fault {
 	PCP_MAP_OK,
 	PCP_MAP_STRAY,	  /* in no chunk's first unit */
 	PCP_MAP_INTERIOR, /* inside a live region */
-	PCP_MAP_FREE	  /* in free space: freed before, or never taken */
+	PCP_MAP_FREE	  /* in free space, or held: freed before, or never
+			   * taken */
 };
 
 /* Bytes that a chunk's metadata takes. */
@@ -136,9 +150,44 @@ struct pcp_chunk *pcp_map_surplus(struct pcp_map *map, unsigned int keep);
 uintptr_t pcp_map_take(struct pcp_map *map, unsigned int granules,
 		       unsigned int align, bool thorough, bool *recycled);
 
-/* Give a region back. Anything but the start of a live region is refused, and
- * nothing is changed then. */
-enum pcp_map_fault pcp_map_give(struct pcp_map *map, uintptr_t p);
+/* Take these granules of a chunk, all free, as a region. Returns its address;
+ * *recycled as above. */
+uintptr_t pcp_map_take_at(struct pcp_map *map, struct pcp_chunk *chunk,
+			  unsigned int pos, unsigned int granules,
+			  bool *recycled);
+
+/* A region; find.h finds it by its address. */
+struct pcp_place {
+	struct pcp_chunk *chunk;
+	unsigned int pos, end; /* granules */
+};
+
+/* Give a region that is there back, one that is not held. */
+void pcp_map_give(struct pcp_map *map, const struct pcp_place *place);
+
+/* Make a region one that is held, or no longer. */
+static inline void pcp_map_hold(struct pcp_map *map,
+				const struct pcp_place *place)
+{
+	unsigned int n = place->end - place->pos;
+
+	place->chunk->held[place->pos / 64] |= UINT64_C(1) << (place->pos % 64);
+	place->chunk->held_granules += n;
+	map->held_regions++;
+	map->held_granules += n;
+}
+
+static inline void pcp_map_unhold(struct pcp_map *map,
+				  const struct pcp_place *place)
+{
+	unsigned int n = place->end - place->pos;
+
+	place->chunk->held[place->pos / 64] &=
+		~(UINT64_C(1) << (place->pos % 64));
+	place->chunk->held_granules -= n;
+	map->held_regions--;
+	map->held_granules -= n;
+}
 
 #if PCP_DEBUG
 /* Recount everything the slow way and compare: 0, or the line of verify.c whose

@@ -22,34 +22,23 @@
 #include "base/lock.h"
 #include "base/report.h"
 #include "cpu/init.h"
-#include "percpu/region.h"
+#include "percpu/find.h"
+#include "percpu/state.h"
+#include "percpu/zero.h"
 
 /* Regions taken or given under one hold of the leaf lock. */
 #define BATCH 256U
-
-#define LINE_WORDS (PCP_CACHELINE / sizeof(uint64_t))
-
-/* Chunks without a region that are kept. */
-#define KEEP_EMPTY 1U
 
 /* Rank PCP_RANK_PERCPU_GROW: making chunks. Guards its count. */
 static struct pcp_lock grow_lock = PCP_LOCK_INIT(PCP_RANK_PERCPU_GROW);
 static uint64_t grow_count;
 
-/* The lock and what it guards, in lines of their own. */
-static struct {
-	struct pcp_lock lock; /* rank PCP_RANK_PERCPU_MAP: all of this */
-	uint64_t holds;
-	uint64_t alloc_holds; /* of these, by single allocations */
-	uint64_t chunk_alloc;
-	uint64_t chunk_free;
-	struct pcp_map map;
-} state PCP_ALIGNED(2 * PCP_CACHELINE) = {
+struct pcp_percpu_state pcp_regions PCP_ALIGNED(2 * PCP_CACHELINE) = {
 	.lock = PCP_LOCK_INIT(PCP_RANK_PERCPU_MAP),
 };
 
 static uint64_t alloc_fail;
-static int ready;
+int pcp_percpu_ready;
 
 unsigned char pcp_stray_used;
 
@@ -65,11 +54,11 @@ static void init_once(void)
 	};
 
 	pcp_chunk_init();
-	state.map.shift = pcp_chunk_geometry.shift;
+	pcp_regions.map.shift = pcp_chunk_geometry.shift;
 	/* Before either lock is ever taken. */
 	pcp_fork_register(PCP_FORK_PERCPU, &ops);
 	/* Pairs with the acquire in init(). */
-	pcp_store_release(&ready, 1);
+	pcp_store_release(&pcp_percpu_ready, 1);
 }
 
 PCP_COLD static void init_slow(void)
@@ -84,7 +73,7 @@ PCP_COLD static void init_slow(void)
 static inline void init(void)
 {
 	/* Pairs with the release in init_once(). */
-	if (pcp_unlikely(!pcp_load_acquire(&ready)))
+	if (pcp_unlikely(!pcp_load_acquire(&pcp_percpu_ready)))
 		init_slow();
 }
 
@@ -117,20 +106,45 @@ static int make_request(struct request *request, size_t size, size_t align)
 	return 0;
 }
 
-static void *take_locked(const struct request *request) PCP_REQUIRES(state.lock)
+/* 0 for a granule, one more for each doubling. */
+static inline unsigned int size_class(unsigned int granules)
 {
-	bool recycled;
-	uintptr_t p =
-		pcp_map_take(&state.map, request->granules, request->align,
-			     request->thorough, &recycled);
+	return granules > 1 ? 32U - (unsigned int)__builtin_clz(granules - 1)
+			    : 0;
+}
 
+/* What the quick lists hold must not be why a chunk is made. */
+static uintptr_t take_from_map(const struct request *request, bool *recycled)
+	PCP_REQUIRES(pcp_regions.lock)
+{
+	uintptr_t p = pcp_map_take(&pcp_regions.map, request->granules,
+				   request->align, request->thorough, recycled);
+
+	if (p || !pcp_regions.quick.used)
+		return p;
+	pcp_quick_flush(&pcp_regions.quick, &pcp_regions.map);
+	return pcp_map_take(&pcp_regions.map, request->granules, request->align,
+			    request->thorough, recycled);
+}
+
+static inline void *take_locked(const struct request *request)
+	PCP_REQUIRES(pcp_regions.lock)
+{
+	bool recycled = true;
+	uintptr_t p = pcp_quick_take(&pcp_regions.quick, &pcp_regions.map,
+				     request->granules, request->align);
+
+	if (!p)
+		p = take_from_map(request, &recycled);
+	if (pcp_likely(p))
+		pcp_regions.sizes[size_class(request->granules)]++;
 	return (void *)(p && recycled ? p | RECYCLED : p);
 }
 
-static inline void lock_map(void) PCP_ACQUIRES(state.lock)
+static inline void lock_map(void) PCP_ACQUIRES(pcp_regions.lock)
 {
-	pcp_lock(&state.lock);
-	state.holds++;
+	pcp_lock(&pcp_regions.lock);
+	pcp_regions.holds++;
 }
 
 /* Up to n regions under one hold of the leaf lock. How many there was room
@@ -146,7 +160,7 @@ static size_t take_many(const struct request *request, size_t n, void **ptrs)
 			break;
 		got++;
 	}
-	pcp_unlock(&state.lock);
+	pcp_unlock(&pcp_regions.lock);
 	return got;
 }
 
@@ -157,9 +171,9 @@ static bool grow(void) PCP_REQUIRES(grow_lock)
 	if (!chunk)
 		return false;
 	lock_map();
-	pcp_map_add(&state.map, chunk);
-	state.chunk_alloc++;
-	pcp_unlock(&state.lock);
+	pcp_map_add(&pcp_regions.map, chunk);
+	pcp_regions.chunk_alloc++;
+	pcp_unlock(&pcp_regions.lock);
 	return true;
 }
 
@@ -188,41 +202,9 @@ static size_t take_growing(struct request *request, size_t n, void **ptrs)
 	return got;
 }
 
-/* Zero a copy without writing to what is zero already: an untouched page is
- * then read as the kernel's page of zeros and costs no memory, and the lines of
- * a CPU that did not use its copy stay clean. */
-static void zero_copy(uint64_t *copy, unsigned int words)
-{
-	while (words) {
-		unsigned int n = words < LINE_WORDS ? words : LINE_WORDS;
-		uint64_t any = 0;
-
-		for (unsigned int i = 0; i < n; i++)
-			any |= copy[i];
-		if (any)
-			memset(copy, 0, n * sizeof(*copy));
-		copy += n;
-		words -= n;
-	}
-}
-
-/* Zero every slot's copy. That of the stray slot is zero as long as nobody may
- * have written to one. */
-static void zero_copies(void *p, unsigned int words)
-{
-	const size_t stride = pcp_chunk_geometry.stride;
-	unsigned int slots = pcp_chunk_geometry.slots;
-	char *copy = p;
-
-	if (pcp_index.rseq && !pcp_load(&pcp_stray_used))
-		slots--;
-	for (; slots; slots--, copy += stride)
-		zero_copy((uint64_t *)(void *)copy, words);
-}
-
 void pcp_region_zero(void *p, size_t size)
 {
-	zero_copies(p, (unsigned int)(size >> PCP_GRANULE_SHIFT));
+	pcp_zero_copies(p, (unsigned int)(size >> PCP_GRANULE_SHIFT));
 }
 
 /* No lock held: strip the mark and do what it says. */
@@ -232,7 +214,7 @@ static inline void *finish(void *p, const struct request *request)
 		return p;
 	p = (char *)p - RECYCLED;
 	/* A granule is a word. */
-	zero_copies(p, request->granules);
+	pcp_zero_copies(p, request->granules);
 	return p;
 }
 
@@ -262,9 +244,9 @@ void *pcp_region_alloc(size_t size, size_t align)
 	}
 	init();
 	lock_map();
-	state.alloc_holds++;
+	pcp_regions.alloc_holds++;
 	p = take_locked(&request);
-	pcp_unlock(&state.lock);
+	pcp_unlock(&pcp_regions.lock);
 	if (pcp_unlikely(!p)) {
 		p = alloc_slow(&request);
 		if (!p)
@@ -296,7 +278,7 @@ PCP_COLD static _Noreturn void die(enum pcp_map_fault fault, const void *p,
  * that the system does not take is kept for use, and offered again when next a
  * chunk becomes empty.
  */
-PCP_COLD static void give_back(struct pcp_chunk *chunk)
+PCP_COLD void pcp_region_give_back(struct pcp_chunk *chunk)
 {
 	int saved = errno;
 
@@ -305,15 +287,35 @@ PCP_COLD static void give_back(struct pcp_chunk *chunk)
 
 		lock_map();
 		if (done) {
-			state.chunk_free++;
-			chunk = pcp_map_surplus(&state.map, KEEP_EMPTY);
+			pcp_regions.chunk_free++;
+			chunk = pcp_map_surplus(&pcp_regions.map,
+						PCP_KEEP_EMPTY);
 		} else {
-			pcp_map_add(&state.map, chunk);
+			pcp_map_add(&pcp_regions.map, chunk);
 			chunk = NULL;
 		}
-		pcp_unlock(&state.lock);
+		pcp_unlock(&pcp_regions.lock);
 	}
 	errno = saved;
+}
+
+static inline enum pcp_map_fault give_locked(uintptr_t p)
+	PCP_REQUIRES(pcp_regions.lock)
+{
+	struct pcp_place place;
+	enum pcp_map_fault fault = pcp_map_find(&pcp_regions.map, p, &place);
+
+	if (pcp_unlikely(fault != PCP_MAP_OK))
+		return fault;
+	pcp_regions.sizes[size_class(place.end - place.pos)]--;
+	if (!pcp_quick_keep(&pcp_regions.quick, &pcp_regions.map, &place))
+		pcp_map_give(&pcp_regions.map, &place);
+	/* Nor may they be why one stays. */
+	if (pcp_unlikely(place.chunk->taken_granules ==
+				 place.chunk->held_granules &&
+			 pcp_regions.map.chunks > PCP_KEEP_EMPTY))
+		pcp_quick_flush(&pcp_regions.quick, &pcp_regions.map);
+	return fault;
 }
 
 /* Up to BATCH regions under one hold of the leaf lock. */
@@ -326,14 +328,14 @@ static void free_some(size_t n, void *const *ptrs, const void *caller)
 	lock_map();
 	for (i = 0; i < n && fault == PCP_MAP_OK; i++)
 		if (ptrs[i])
-			fault = pcp_map_give(&state.map, (uintptr_t)ptrs[i]);
-	if (pcp_unlikely(state.map.empty > KEEP_EMPTY))
-		chunk = pcp_map_surplus(&state.map, KEEP_EMPTY);
-	pcp_unlock(&state.lock);
+			fault = give_locked((uintptr_t)ptrs[i]);
+	if (pcp_unlikely(pcp_regions.map.empty > PCP_KEEP_EMPTY))
+		chunk = pcp_map_surplus(&pcp_regions.map, PCP_KEEP_EMPTY);
+	pcp_unlock(&pcp_regions.lock);
 	if (pcp_unlikely(fault != PCP_MAP_OK))
 		die(fault, ptrs[i - 1], caller);
 	if (pcp_unlikely(chunk))
-		give_back(chunk);
+		pcp_region_give_back(chunk);
 }
 
 void pcp_region_free_bulk(size_t n, void *const *ptrs, const void *caller)
@@ -387,44 +389,49 @@ int pcp_region_alloc_bulk(size_t n, size_t size, size_t align, void **ptrs)
 
 void pcp_percpu_stats(struct pcp_percpu_snapshot *snapshot)
 {
-	const struct pcp_map *map = &state.map;
+	const struct pcp_map *map = &pcp_regions.map;
 
 	init();
 	pcp_lock(&grow_lock);
-	pcp_lock(&state.lock);
+	pcp_lock(&pcp_regions.lock);
 	*snapshot = (struct pcp_percpu_snapshot){
 		.slots = pcp_chunk_geometry.slots,
 		.unit_size = pcp_chunk_geometry.stride,
 		.chunks = map->chunks,
-		.regions = map->regions,
-		.region_bytes = map->granules << PCP_GRANULE_SHIFT,
+		.regions = map->regions - map->held_regions,
+		.region_bytes = (map->granules - map->held_granules)
+				<< PCP_GRANULE_SHIFT,
+		.block_bytes = map->busy << PCP_BLOCK_SHIFT,
 		.populated_bytes = map->touched << PCP_BLOCK_SHIFT,
-		.mutex = grow_count + state.alloc_holds,
-		.map_lock = state.holds,
-		.chunk_alloc = state.chunk_alloc,
-		.chunk_free = state.chunk_free,
+		.mutex = grow_count + pcp_regions.alloc_holds,
+		.map_lock = pcp_regions.holds,
+		.chunk_alloc = pcp_regions.chunk_alloc,
+		.chunk_free = pcp_regions.chunk_free,
 		.alloc_fail = pcp_load(&alloc_fail),
+		.discarded_bytes = pcp_regions.discarded << PCP_BLOCK_SHIFT,
 		.scans = map->scans,
 	};
-	pcp_unlock(&state.lock);
+	memcpy(snapshot->sizes, pcp_regions.sizes, sizeof(snapshot->sizes));
+	pcp_unlock(&pcp_regions.lock);
 	pcp_unlock(&grow_lock);
 }
 
 PCP_NO_TSA void pcp_percpu_fork_prepare(void)
 {
 	pcp_lock_nested(&grow_lock);
-	pcp_lock_nested(&state.lock);
+	pcp_lock_nested(&pcp_regions.lock);
 }
 
 PCP_NO_TSA void pcp_percpu_fork_parent(void)
 {
-	pcp_unlock(&state.lock);
+	pcp_unlock(&pcp_regions.lock);
 	pcp_unlock(&grow_lock);
 }
 
 PCP_NO_TSA void pcp_percpu_fork_child(void)
 {
-	pcp_lock_reinit(&state.lock);
+	pcp_region_tend_forked();
+	pcp_lock_reinit(&pcp_regions.lock);
 	pcp_lock_reinit(&grow_lock);
 }
 
@@ -434,9 +441,9 @@ int pcp_percpu_verify(void)
 	int line;
 
 	init();
-	pcp_lock(&state.lock);
-	line = pcp_map_verify(&state.map);
-	pcp_unlock(&state.lock);
+	pcp_lock(&pcp_regions.lock);
+	line = pcp_map_verify(&pcp_regions.map);
+	pcp_unlock(&pcp_regions.lock);
 	return line;
 }
 #endif

@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "base/atomic.h"
+#include "base/budget.h"
 #include "cpu/index.h"
 #include "percpu/chunk.h"
 
@@ -61,12 +62,25 @@ void pcp_region_zero(void *p, size_t size);
  * process with a message that names it and the caller. errno is kept. */
 void pcp_region_free_bulk(size_t n, void *const *ptrs, const void *caller);
 
+/*
+ * Give back pages that were not needed: those of a block that was free at the
+ * call before and since. A run of blocks, in each slot's unit, is one step for
+ * each 16 slots. Returns whether the end was reached; if not the next call goes
+ * on, with no new look at what is free. One thread at a time; no lock held;
+ * errno is kept.
+ */
+bool pcp_region_tend(struct pcp_budget *budget);
+
+/* Of live regions by size: 8 bytes, 16, 32, … */
+#define PCP_SIZE_CLASSES 14U
+
 struct pcp_percpu_snapshot {
 	uint64_t slots;
 	uint64_t unit_size;
 	uint64_t chunks;
 	uint64_t regions;
 	uint64_t region_bytes;
+	uint64_t block_bytes;
 	uint64_t populated_bytes;
 	/* Serialising holds of allocating calls: of the leaf lock by a single
 	 * allocation, of the growth mutex by a bulk one or to make a chunk. */
@@ -75,7 +89,9 @@ struct pcp_percpu_snapshot {
 	uint64_t chunk_alloc;
 	uint64_t chunk_free;
 	uint64_t alloc_fail;
+	uint64_t discarded_bytes;
 	uint64_t scans; /* blocks searched */
+	uint64_t sizes[PCP_SIZE_CLASSES];
 };
 
 /* Takes both locks, and does not count that. */

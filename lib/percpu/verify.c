@@ -13,7 +13,7 @@
 	} while (0)
 
 struct count {
-	uint64_t regions, granules, touched;
+	uint64_t regions, granules, touched, held, held_granules, busy;
 	unsigned int chunks, empty, partial, wide;
 };
 
@@ -35,6 +35,11 @@ static int verify_block(const struct pcp_chunk *chunk, unsigned int index,
 		taken += bit(chunk->taken, i);
 		if (bit(chunk->taken, i) && bit(chunk->mark, i))
 			count->regions++;
+		/* Only a region's start is held. */
+		if (bit(chunk->held, i)) {
+			CHECK(bit(chunk->taken, i) && bit(chunk->mark, i));
+			count->held++;
+		}
 		/* A region's further granule follows a granule of it. */
 		if (bit(chunk->taken, i) && !bit(chunk->mark, i))
 			CHECK(i && bit(chunk->taken, i - 1));
@@ -45,6 +50,9 @@ static int verify_block(const struct pcp_chunk *chunk, unsigned int index,
 	CHECK(block->index == index);
 	CHECK(block->taken == taken);
 	CHECK(bit(chunk->busy, index) == (taken != 0));
+	CHECK(!taken || !(bit(chunk->idle, index) || bit(chunk->due, index)));
+	CHECK(!bit(chunk->due, index) || block->touched);
+	count->busy += taken != 0;
 	if (!taken || taken == PCP_BLOCK_GRANULES)
 		CHECK(block->span.longest == 0);
 	else
@@ -73,6 +81,8 @@ static int verify_chunk(const struct pcp_map *map,
 	CHECK(chunk->taken_granules == taken);
 	CHECK(chunk->span.longest >=
 	      pcp_bits_longest(chunk->taken, chunk->span.words));
+	CHECK(chunk->held_granules <= taken);
+	count->held_granules += chunk->held_granules;
 	count->touched += touched;
 	count->chunks++;
 	count->wide += chunk->span.longest != 0;
@@ -146,6 +156,9 @@ int pcp_map_verify(const struct pcp_map *map)
 	CHECK(count.touched == map->touched);
 	CHECK(count.regions == map->regions);
 	CHECK(count.granules == map->granules);
+	CHECK(count.held == map->held_regions);
+	CHECK(count.held_granules == map->held_granules);
+	CHECK(count.busy == map->busy);
 	line = verify_bins(&map->partial, count.partial);
 	return line ? line : verify_bins(&map->wide, count.wide);
 }

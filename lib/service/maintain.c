@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* pcpool_maintain(): all caches, a few steps at a time. */
+/* pcpool_maintain(): all caches, then the regions, a few steps at a time. */
 #include <config.h>
 
 #include <errno.h>
@@ -7,6 +7,7 @@
 #include <pcpool/maintain.h>
 
 #include "cache/cache.h"
+#include "percpu/region.h"
 #include "slab/arena.h"
 #include "slot/tend.h"
 
@@ -15,7 +16,7 @@ PCP_API int pcpool_maintain(unsigned int steps)
 	struct pcp_budget budget = { .bounded = steps != 0, .left = steps };
 	struct pcpool_cache *cache;
 	int saved = errno, err = 0;
-	bool anew;
+	bool anew, all;
 
 	if (!pcp_registry_tend_begin())
 		return EBUSY;
@@ -28,10 +29,12 @@ PCP_API int pcpool_maintain(unsigned int steps)
 		if (!done)
 			break;
 	}
-	if (!cache)
+	/* Regions come last: destructors may have freed some. */
+	all = !cache && pcp_region_tend(&budget);
+	if (all)
 		pcp_block_expire();
-	pcp_registry_tend_end(!cache);
+	pcp_registry_tend_end(all);
 	pcp_grace_kick();
 	errno = saved;
-	return cache ? EAGAIN : err;
+	return all ? err : EAGAIN;
 }

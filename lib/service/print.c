@@ -124,26 +124,37 @@ static void print_cache(struct pcpool_cache *cache, void *arg)
 							  fields[i].offset));
 }
 
-static void print_process(FILE *out)
+static void print_percpu(FILE *out)
 {
 	struct pcpool_percpu_stats p = { .stats_size = sizeof(p) };
-	struct pcpool_memory_stats m = { .stats_size = sizeof(m) };
 
 	pcpool_percpu_get_stats(&p);
+	fprintf(out,
+		"percpu\n  slots %" PRIu64 "\n  unit_size %" PRIu64
+		"\n  chunks %" PRIu64 "\n  regions %" PRIu64
+		"\n  region_bytes %" PRIu64 "\n  block_bytes %" PRIu64
+		"\n  populated_bytes %" PRIu64 "\n  mutex %" PRIu64
+		"\n  map_lock %" PRIu64 "\n  chunk_alloc %" PRIu64
+		"\n  chunk_free %" PRIu64 "\n  alloc_fail %" PRIu64
+		"\n  discarded_bytes %" PRIu64 "\n",
+		p.slots, p.unit_size, p.chunks, p.regions, p.region_bytes,
+		p.block_bytes, p.populated_bytes, p.mutex, p.map_lock,
+		p.chunk_alloc, p.chunk_free, p.alloc_fail, p.discarded_bytes);
+	for (unsigned int i = 0; i < PCPOOL_PERCPU_SIZES; i++)
+		if (p.sizes[i])
+			fprintf(out, "  regions_of_%u %" PRIu64 "\n", 8U << i,
+				p.sizes[i]);
+}
+
+static void print_process(FILE *out)
+{
+	struct pcpool_memory_stats m = { .stats_size = sizeof(m) };
+
 	pcpool_memory_get_stats(&m);
 	fprintf(out, "pcpool %s mode %s index %s\n", pcpool_version(),
 		pcpool_mode(), pcpool_index());
 	fprintf(out, "  reason %s\n", pcpool_mode_reason());
-	fprintf(out,
-		"percpu\n  slots %" PRIu64 "\n  unit_size %" PRIu64
-		"\n  chunks %" PRIu64 "\n  regions %" PRIu64
-		"\n  region_bytes %" PRIu64 "\n  populated_bytes %" PRIu64
-		"\n  mutex %" PRIu64 "\n  map_lock %" PRIu64
-		"\n  chunk_alloc %" PRIu64 "\n  chunk_free %" PRIu64
-		"\n  alloc_fail %" PRIu64 "\n",
-		p.slots, p.unit_size, p.chunks, p.regions, p.region_bytes,
-		p.populated_bytes, p.mutex, p.map_lock, p.chunk_alloc,
-		p.chunk_free, p.alloc_fail);
+	print_percpu(out);
 	fprintf(out,
 		"memory\n  arenas %" PRIu64 "\n  slab_bytes %" PRIu64
 		"\n  idle_bytes %" PRIu64 "\n",

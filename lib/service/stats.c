@@ -3,6 +3,7 @@
 #include <config.h>
 
 #include <errno.h>
+#include <string.h>
 
 #include <pcpool/stats.h>
 
@@ -143,6 +144,8 @@ PCP_API int pcpool_cache_get_stats(struct pcpool_cache *cache,
 	return 0;
 }
 
+_Static_assert(PCPOOL_PERCPU_SIZES == PCP_SIZE_CLASSES, "as many sizes");
+
 PCP_API int pcpool_percpu_get_stats(struct pcpool_percpu_stats *stats)
 {
 	struct pcp_percpu_snapshot now;
@@ -158,13 +161,16 @@ PCP_API int pcpool_percpu_get_stats(struct pcpool_percpu_stats *stats)
 		.chunks = now.chunks,
 		.regions = now.regions,
 		.region_bytes = now.region_bytes,
+		.block_bytes = now.block_bytes,
 		.populated_bytes = now.populated_bytes,
 		.mutex = now.mutex,
 		.map_lock = now.map_lock,
 		.chunk_alloc = now.chunk_alloc,
 		.chunk_free = now.chunk_free,
 		.alloc_fail = now.alloc_fail,
+		.discarded_bytes = now.discarded_bytes,
 	};
+	memcpy(stats->sizes, now.sizes, sizeof(stats->sizes));
 	return 0;
 }
 

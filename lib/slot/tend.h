@@ -14,29 +14,8 @@
 #ifndef PCP_SLOT_TEND_H
 #define PCP_SLOT_TEND_H
 
+#include "base/budget.h"
 #include "slot/stock.h"
-
-/* Steps that are left. */
-struct pcp_budget {
-	bool bounded;
-	uint32_t left;
-};
-
-static inline bool pcp_budget_spent(const struct pcp_budget *budget)
-{
-	return budget->bounded && !budget->left;
-}
-
-/* Take up to n steps off. Returns how many. */
-static inline uint32_t pcp_budget_take(struct pcp_budget *budget, uint32_t n)
-{
-	if (!budget->bounded)
-		return n;
-	if (n > budget->left)
-		n = budget->left;
-	budget->left -= n;
-	return n;
-}
 
 /* Tend a stock: anew, look what was not needed since the last look; and give that
  * back as far as the budget goes. May run destructors; no lock held. Returns

@@ -16,7 +16,7 @@ static const char *const point_names[PCP_FAULT_COUNT] = {
 	[PCP_FAULT_COMMIT] = "commit", [PCP_FAULT_SLAB] = "slab",
 	[PCP_FAULT_FENCE] = "fence",   [PCP_FAULT_NO_FENCE] = "no-fence",
 	[PCP_FAULT_BIND] = "bind",
-	[PCP_FAULT_THREAD] = "thread",
+	[PCP_FAULT_THREAD] = "thread", [PCP_FAULT_DISCARD] = "discard",
 };
 
 /* What the runs of one scenario at one point add up to. */

@@ -3,13 +3,14 @@
  * Per-CPU regions under many threads on few CPUs: regions of mixed sizes come
  * and go, one by one and in bulk, freed by other threads than took them; every
  * copy of each carries its owner's stamp, which must be there when it goes and
- * gone when it comes back; counters are added to and summed all the time; and
- * the process forks now and then, whose child does the same for a moment.
+ * gone when it comes back; counters are added to and summed all the time; pages
+ * of free space are given back; and the process forks now and then, whose child does the same for a moment.
  *
  *	stress_percpu [SECONDS [SEED]]
  */
 #include <config.h>
 
+#include <sched.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -233,10 +234,27 @@ static void fork_and_wait(double seconds)
 
 static double seconds = 5;
 
+/* Pages go back under everybody's feet. */
+static void tend(void)
+{
+	struct rng rng;
+
+	rng_seed(&rng, 77);
+	while (!atomic_load(&stop)) {
+		struct pcp_budget budget = { .bounded = true,
+					     .left = rng_below(&rng, 20) };
+
+		pcp_region_tend(&budget);
+		sched_yield();
+	}
+}
+
 static void run_or_fork(const struct worker *worker)
 {
 	if (worker->id == THREADS)
 		fork_and_wait(seconds);
+	else if (worker->id == THREADS + 1)
+		tend();
 	else
 		run(worker);
 }
@@ -256,7 +274,7 @@ int main(int argc, char **argv)
 		threads[i].id = i + 1;
 		rng_seed(&threads[i].rng, seed * 1000 + i);
 	}
-	run_threads(THREADS + 1, run_or_fork, NULL);
+	run_threads(THREADS + 2, run_or_fork, NULL);
 	for (unsigned int i = 0; i < HANDOVERS; i++) {
 		struct region *left = atomic_load(&handovers[i]);
 
@@ -276,8 +294,10 @@ int main(int argc, char **argv)
 	expect_eq(stats.region_bytes, 0);
 	expect_eq(stats.chunks, 1);
 	expect_eq(stats.chunk_alloc - stats.chunk_free, 1);
-	printf("%llu rounds, %llu chunks made\n",
+	expect_cmp(stats.discarded_bytes, >, 0);
+	printf("%llu rounds, %llu chunks made, %llu KiB of a unit given back\n",
 	       (unsigned long long)atomic_load(&rounds),
-	       (unsigned long long)stats.chunk_alloc);
+	       (unsigned long long)stats.chunk_alloc,
+	       (unsigned long long)stats.discarded_bytes >> 10);
 	return 0;
 }

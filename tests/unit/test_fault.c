@@ -86,6 +86,7 @@ START_TEST(test_parse)
 		[PCP_FAULT_NO_FENCE] = "no-fence",
 		[PCP_FAULT_BIND] = "bind",
 		[PCP_FAULT_THREAD] = "thread",
+		[PCP_FAULT_DISCARD] = "discard",
 	};
 
 	for (int point = 0; point < PCP_FAULT_COUNT; point++) {

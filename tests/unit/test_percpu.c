@@ -8,27 +8,19 @@
 
 #include <inttypes.h>
 #include <pthread.h>
-#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <pcpool/percpu.h>
-
-#include "common.h"
+#include "percpu_fixture.h"
 #include "suite.h"
 
 #include "base/fault.h"
-#include "base/osmem.h"
-#include "cpu/index.h"
 #include "cpu/init.h"
 #include "cpu/topology.h"
-#include "percpu/region.h"
 
 #if PCP_HAVE_RSEQ
 #include <sys/rseq.h>
 #endif
-
-#define PAGE 4096U
 
 /* Stands before the libc's: tests of this file can make it fail. */
 static bool munmap_fails;
@@ -40,71 +32,6 @@ int munmap(void *p, size_t size)
 		return -1;
 	}
 	return (int)syscall(SYS_munmap, p, size);
-}
-
-static struct pcp_percpu_snapshot stats(void)
-{
-	struct pcp_percpu_snapshot snapshot;
-
-	pcp_percpu_stats(&snapshot);
-	return snapshot;
-}
-
-static void verify(void)
-{
-	int line = pcp_percpu_verify();
-
-	if (line)
-		fail_now("verify.c:%d", line);
-}
-
-static void *must_alloc(size_t size, size_t align)
-{
-	void *p = pcpool_percpu_alloc(size, align);
-
-	expect(p);
-	return p;
-}
-
-/* Pages of [p, p + size) that were ever touched. */
-static unsigned int resident(const void *p, size_t size)
-{
-	uintptr_t from = (uintptr_t)p & ~((uintptr_t)pcp_page_size() - 1);
-	size_t len = (uintptr_t)p + size - from, n = 0;
-	size_t pages = (len + pcp_page_size() - 1) / pcp_page_size();
-	unsigned char *vec = malloc(pages);
-
-	expect(vec && !mincore((void *)from, len, vec));
-	for (size_t i = 0; i < pages; i++)
-		n += vec[i] & 1;
-	free(vec);
-	return (unsigned int)n;
-}
-
-static unsigned int resident_all(void *p, size_t size)
-{
-	unsigned int n = 0;
-
-	for (unsigned int slot = 0; slot < pcp_nr_slots(); slot++)
-		n += resident(pcp_percpu_copy(p, slot), size);
-	return n;
-}
-
-/* All slots' copies hold this byte. */
-static void expect_bytes(void *p, size_t size, int byte, unsigned int slots)
-{
-	for (unsigned int slot = 0; slot < slots; slot++) {
-		const unsigned char *copy = pcp_percpu_copy(p, slot);
-
-		for (size_t i = 0; i < size; i++)
-			expect_eq(copy[i], byte);
-	}
-}
-
-static void fill(void *p, size_t size, int byte, unsigned int slots)
-{
-	for (unsigned int slot = 0; slot < slots; slot++)
-		memset(pcpool_percpu_ptr(p, slot), byte, size);
 }
 
 /* The process's mappings; 0 where a sanitizer makes more of its own. */

@@ -10,7 +10,7 @@
 
 #include "base/compiler.h"
 #include "percpu/bits.h"
-#include "percpu/map.h"
+#include "percpu/find.h"
 
 #define SHIFT 19 /* chunks are 512 KiB apart */
 #define BLOCKS 65U
@@ -74,6 +74,16 @@ static unsigned char *model_at(uintptr_t p)
 	return &model[i][(p - base_of(i)) >> PCP_GRANULE_SHIFT];
 }
 
+static enum pcp_map_fault give_at(uintptr_t p)
+{
+	struct pcp_place place;
+	enum pcp_map_fault fault = pcp_map_find(&map, p, &place);
+
+	if (fault == PCP_MAP_OK)
+		pcp_map_give(&map, &place);
+	return fault;
+}
+
 /* Take one, making a chunk where there is no room, and check all about it. */
 static uintptr_t take(unsigned int n, unsigned int align)
 {
@@ -109,7 +119,7 @@ static unsigned int give(uintptr_t p)
 	unsigned char *end = model[(p >> SHIFT) - 1] + GRANULES;
 	unsigned int n = 0;
 
-	expect_eq(pcp_map_give(&map, p), PCP_MAP_OK);
+	expect_eq(give_at(p), PCP_MAP_OK);
 	do {
 		granule[n++] = USED;
 	} while (&granule[n] < end && granule[n] == INSIDE);
@@ -194,24 +204,24 @@ START_TEST(test_faults)
 		unsigned char is = model[0][i];
 
 		if (is != START)
-			expect_eq(pcp_map_give(&map, q), want[is]);
+			expect_eq(give_at(q), want[is]);
 		/* Not even a granule's start. */
-		expect_eq(pcp_map_give(&map, q + 1 + i % 7),
+		expect_eq(give_at(q + 1 + i % 7),
 			  is == START ? PCP_MAP_INTERIOR : want[is]);
 	}
-	expect_eq(pcp_map_give(&map, base_of(0) - 8), PCP_MAP_STRAY);
-	expect_eq(pcp_map_give(&map, base_of(1) - 8), PCP_MAP_STRAY);
-	expect_eq(pcp_map_give(&map, base_of(0) + (BLOCKS << PCP_BLOCK_SHIFT)),
+	expect_eq(give_at(base_of(0) - 8), PCP_MAP_STRAY);
+	expect_eq(give_at(base_of(1) - 8), PCP_MAP_STRAY);
+	expect_eq(give_at(base_of(0) + (BLOCKS << PCP_BLOCK_SHIFT)),
 		  PCP_MAP_STRAY);
-	expect_eq(pcp_map_give(&map, base_of(CHUNKS_MAX)), PCP_MAP_STRAY);
-	expect_eq(pcp_map_give(&map, 0), PCP_MAP_STRAY);
-	expect_eq(pcp_map_give(&map, UINTPTR_MAX), PCP_MAP_STRAY);
+	expect_eq(give_at(base_of(CHUNKS_MAX)), PCP_MAP_STRAY);
+	expect_eq(give_at(0), PCP_MAP_STRAY);
+	expect_eq(give_at(UINTPTR_MAX), PCP_MAP_STRAY);
 	verify();
 	for (int i = 0; i < 100; i++)
 		if (i % 3)
 			give(p[i]);
 	for (int i = 0; i < 100; i++)
-		expect_eq(pcp_map_give(&map, p[i]), PCP_MAP_FREE);
+		expect_eq(give_at(p[i]), PCP_MAP_FREE);
 	verify();
 }
 END_TEST
@@ -346,7 +356,7 @@ START_TEST(test_surplus)
 	expect(!pcp_map_surplus(&map, 1));
 	verify();
 	expect_eq(map.chunks, 2);
-	expect_eq(pcp_map_give(&map, gone->base), PCP_MAP_STRAY);
+	expect_eq(give_at(gone->base), PCP_MAP_STRAY);
 	/* Back again, as when the system does not take it. */
 	pcp_map_add(&map, gone);
 	give(p);
@@ -369,7 +379,7 @@ START_TEST(test_fresh_again)
 	give(take(LARGEST, 1));
 	p = pcp_map_take(&map, 1, 1, false, &recycled);
 	expect(p && recycled);
-	expect_eq(pcp_map_give(&map, p), PCP_MAP_OK);
+	expect_eq(give_at(p), PCP_MAP_OK);
 	expect(pcp_map_surplus(&map, 0) == chunks[0]);
 	pcp_chunk_meta_fresh(chunks[0]);
 	pcp_map_add(&map, chunks[0]);
