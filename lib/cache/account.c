@@ -12,8 +12,8 @@
 #include "percpu/ledger.h"
 #include "slab/check.h"
 
-/* Two bits of the maps for each 8 bytes of a region. */
-#define MAP_BITS 2U
+/* Bits of the maps for each 8 bytes of a region. */
+#define MAP_BITS 3U
 
 PCP_API struct pcpool_account *
 pcpool_account_create(struct pcpool_account *parent, uint64_t limit)
