@@ -5,10 +5,11 @@
 . "${top_srcdir:?}/tests/meta/lib.sh"
 cd "$top" || exit 99
 
-# All text files of the project, by folder, so that build folders stay out.
+# All text files of the project, by folder, so that build folders stay out, and
+# without what a build in the source tree makes.
 find include lib examples tests bench tools doc man m4 .ci -type f \
 	! -name '*.png' ! -name 'libtool.m4' ! -name 'lt*.m4' \
-	! -name '*.o' ! -name '*~' ! -path '*/__pycache__/*' >"$tmp/files"
+	! -name '*.o' ! -name '*~' ! -name '*.log' ! -name '*.trs' ! -path '*/__pycache__/*' >"$tmp/files"
 for file in configure.ac Makefile.am libpcpool.map pcpool.pc.in quickstart \
 	README.md NEWS CONTRIBUTING.md LICENSE; do
 	[ ! -e "$file" ] || echo "$file" >>"$tmp/files"

@@ -2,7 +2,9 @@
 /* lib/sheaf/barn.c: limits that hold under threads, no sheaf lost or twice. */
 #include <config.h>
 
+#include <limits.h>
 #include <sched.h>
+#include <time.h>
 
 #include "floors.h"
 
@@ -194,22 +196,33 @@ START_TEST(test_limit_of_many)
 }
 END_TEST
 
-/* Two reserve the last place at the same moment, again and again. */
+/* Two reserve the last place at the same moment, again and again; where each
+ * waits for the other to get a CPU, for so many seconds. */
 #define RACES 20000U
+#define RACE_SECONDS 10
 
 static atomic_uint race, arrived, winners;
 
 static void race_for_one(const struct worker *worker)
 {
 	struct pcp_sheaf *mine = make(CAPACITY, worker->id + 1);
+	const time_t start = time(NULL);
 
 	for (unsigned int i = 1; i <= RACES; i++) {
 		if (worker->id) {
-			while (atomic_load(&race) != i)
+			unsigned int now;
+
+			while ((now = atomic_load(&race)) < i)
 				sched_yield();
+			if (now > i)
+				return;
 		} else {
 			atomic_store(&winners, 0);
 			atomic_store(&arrived, 0);
+			if (time(NULL) - start > RACE_SECONDS) {
+				atomic_store(&race, UINT_MAX);
+				return;
+			}
 			atomic_store(&race, i);
 		}
 		if (pcp_barn_put_full(barn, mine))
@@ -231,7 +244,9 @@ START_TEST(test_race_for_one)
 {
 	for (unsigned int i = 0; i + 1 < PCP_BARN_FULL; i++)
 		expect(pcp_barn_put_full(barn, make(CAPACITY, 1)));
+	atomic_store(&race, 0);
 	run_threads(2, race_for_one, NULL);
+	expect_cmp(atomic_load(&race), >, 1);
 	check_barn(PCP_BARN_FULL - 1, 0);
 }
 END_TEST
