@@ -133,7 +133,8 @@ def heading(name):
 
 
 def ours(variant):
-    return variant.split("+")[0].startswith("pcpool")
+    """pcpool, or pcpool without a feature (job mmap)."""
+    return variant.startswith(("pcpool", "no-"))
 
 
 def family(variant):

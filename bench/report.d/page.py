@@ -375,7 +375,8 @@ def section(name, data):
     metrics = [n for n in names if n not in counted]
     out.append(job_plots(job, rows, metrics, varies))
     leading = [m for m in job.lead + job.both if m in metrics] or metrics[:1]
-    out += [metric_table(job, m, rows, varies) for m in leading]
+    out.append(tag("div", [metric_table(job, m, rows, varies) for m in leading],
+                   class_="tables"))
     others = [m for m in metrics if m not in leading]
     if others:
         out.append(tag("details", tag("summary", "%s: other metrics" % name),

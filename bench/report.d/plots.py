@@ -127,6 +127,8 @@ def bar(axis, y, name, family, value):
     if low < high:
         clipped = axis.at(high) >= 1 and x(high) - x(low) > 0 and \
             high > (10 ** axis.high if axis.log else axis.high)
+        # Seen on its bar, too.
+        out.append(hline(x(low), x(high), middle, "halo"))
         out.append(hline(x(low), x(high), middle, "whisker"))
         out.append(vline(x(low), middle - 3, middle + 3, "whisker"))
         if clipped:
