@@ -60,10 +60,14 @@ class Data:
         return self.jobs.get(job, [])
 
     def errors(self):
-        """Whether any variant or job failed."""
-        return bool(self.failed or self.late or any(
-            v.error is not None for rows in self.jobs.values()
-            for row in rows for v in row.values.values()))
+        """Every failure, once: 'pair glibc: killed'."""
+        found = ["%s: %s" % item for item in self.failed.items()]
+        found += ["%s %s: %s" % item for item in self.late]
+        for job, rows in self.jobs.items():
+            found += ["%s %s: %s" % (job, row.variant, value.error)
+                      for row in rows for value in row.values.values()
+                      if value.error is not None]
+        return list(dict.fromkeys(found))
 
     def add(self, text):
         try:
@@ -188,6 +192,8 @@ def describe(where, keys=None):
             parts.append(format(value, ",") + " alive")
         elif key == "slots":
             parts.append("%s slots" % value)
+        elif key in ("variant", "metric"):
+            parts.append(str(value))
         elif key == "work" and value == 0:
             parts.append("bare cycle")
         else:

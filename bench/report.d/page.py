@@ -110,7 +110,7 @@ def ratio_points(results, data):
     for r in results:
         if not r.points and not r.failed:
             continue
-        varies = lines.varying(data.rows(r.ask.job)) | {"threads", "metric"}
+        varies = lines.varying(data.rows(r.ask.job)) | {"threads", "variant", "metric"}
         title = "%s, against %s, %s" % (r.ask.what, r.ask.against, r.ask.asked)
         bodies.append(tag("tbody", tag("tr", tag("th", title, scope="rowgroup",
                                                  colspan=5)),

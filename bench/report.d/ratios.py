@@ -301,10 +301,12 @@ def is_shared(metric):
 
 
 def judge_scale(result, data):
-    """Each metric of what is shared, at 256 slots and at 2. Threads may grow
-    with the slots."""
+    """Each metric of what is shared, at 256 slots and at 2, of all our variants:
+    which one has virtual slots is the job's affair. Threads may grow with the
+    slots."""
     ask = result.ask
-    rows = [r for r in data.rows(ask.job) if r.variant == ask.ours]
+    rows = data.rows(ask.job)
+    rows = [r for r in rows if jobs.ours(r.variant)] or rows
     places = {}
     for row in rows:
         slots = row.where.get("slots")
@@ -317,8 +319,8 @@ def judge_scale(result, data):
             if error is not None:
                 result.failed.append((row.where, error))
             elif value is not None:
-                key = lines.place(where) + (metric, )
-                found = places.setdefault(key, (dict(where, metric=metric), {}))
+                spot = dict(where, variant=row.variant, metric=metric)
+                found = places.setdefault(lines.place(spot), (spot, {}))
                 found[1].setdefault(slots, []).append(value)
     for where, values in places.values():
         if len(values) == 2:
@@ -343,7 +345,7 @@ def missing(result, data):
     have = {row.variant for row in rows}
     if not rows:
         return absent(data, ask.job)
-    if ask.ours not in have:
+    if ask.way != "scale" and ask.ours not in have:
         return absent(data, ask.job, ask.ours)
     needed = ("ring",) if ask.way == "less ring" else ask.others
     if needed and not have.intersection(needed):

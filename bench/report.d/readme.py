@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
 """The README's figures as Markdown: the bare cycle of exec, and plain objects of
 256 bytes, with the machine and the command they come from."""
+import textwrap
+
 import jobs
 import lines
 import ratios
@@ -97,6 +99,8 @@ def machine(data):
         "; " + peers if peers else "")]
     if "command" in data.info:
         out[0] += " Printed by"
+    out = textwrap.wrap(out[0], 90, break_long_words=False, break_on_hyphens=False)
+    if "command" in data.info:
         out += ["", "    " + " ".join(str(data.info["command"]).split())]
     return out
 

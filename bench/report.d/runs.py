@@ -106,7 +106,6 @@ def run_matrix(args, bench, lines_path, scratch):
             why = run_job(bench, words, scratch)
             if why:
                 say(job=name, error=why)
-                sys.stderr.write("report: %s: %s\n" % (name, why))
             if os.path.exists(scratch):
                 with open(scratch, encoding="utf-8") as part:
                     out.write(part.read())

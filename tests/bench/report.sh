@@ -161,14 +161,18 @@ figures()
 	figures pcpool 256 atomics_per_Mop 19
 	figures pcpool 2 locks_per_Mop 0
 	figures pcpool 256 locks_per_Mop 0
+	figures pcpool-lock 2 atomics_per_Mop 1
+	figures pcpool-lock 256 atomics_per_Mop 2
+	figures other 2 atomics_per_Mop 1
+	figures other 256 atomics_per_Mop 80
 	figures pcpool 2 bytes_held 1
 	figures pcpool 256 bytes_held 90
 } >"$tmp/scale.jsonl"
 status 4 --from "$tmp/scale.jsonl" --check-ratios
-grep -q '^met .*scale.* 1.90; worst of 2; asked ≤ 2$' "$tmp/out" || bad "scale"
+grep -q '^met .*scale.* 2.00; worst of 3; asked ≤ 2$' "$tmp/out" || bad "scale"
 figures pcpool 256 locks_per_Mop 3 >>"$tmp/scale.jsonl"
 status 3 --from "$tmp/scale.jsonl" --check-ratios
-grep -q '^not met .*scale.* 3.00 against 0; worst of 2, 1 not met; ' \
+grep -q '^not met .*scale.* 3.00 against 0; worst of 3, 1 not met; ' \
 	"$tmp/out" || bad "scale: from 0"
 
 # Where our variant fails, the ratio is not met.
@@ -234,7 +238,7 @@ tc --reps 3 --window 0.02 --reps 5
 odd --reps 3 --window 0.02 --reps 5
 END
 diff "$tmp/wanted" "$tmp/build/bench/calls" || bad "not the calls it should make"
-grep -q 'tc: exit status 2: no <way>' "$tmp/err" || bad "a failed job, unsaid"
+grep -q '^report: failed: tc: exit status 2: no <way>$' "$tmp/err" || bad "a failed job, unsaid"
 check_page "$tmp/build/bench/report.html" || bad "the page of a run"
 shows "pcpool|2.00|1.00|3.00|1"
 shows "This job did not run to its end: exit status 2: no <way>"
@@ -252,6 +256,10 @@ shows "Not measured: not run."
 
 refused --no-such --no-such
 refused none --build "$tmp/build" --jobs none
+refused number --build "$tmp/build" --reps 0
+refused number --build "$tmp/build" --reps 1x
+refused seconds --build "$tmp/build" --window 0
+refused seconds --build "$tmp/build" --window nan
 refused missing --build "$tmp/no/folder"
 refused --from --check-readme
 refused --quick --from "$stored" --quick
