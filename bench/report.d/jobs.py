@@ -26,7 +26,7 @@ METRICS = {
     "ns_per_cycle": ("time per cycle", "ns", 1, False),
     "cpu_ns_per_cycle": ("CPU time per cycle", "ns", 1, False),
     "mutex_per_Mop": ("locks per million cycles", "", 1, False),
-    "ops_per_s": ("operations per second", "", 1, True),
+    "ops_per_s": ("operations per second", "millions", 1e6, True),
     "ns_per_op": ("time per operation", "ns", 1, False),
     "ns_per_add": ("time per add", "ns", 1, False),
     "cpu_ns_per_add": ("CPU time per add", "ns", 1, False),
@@ -70,7 +70,7 @@ JOBS = [
         "it; they pass through a ring in batches of 64.", ("ns_per_object",),
         variants=PLAIN + ("ring",)),
     Job("exec", "One operation: take an mm-like object with two per-CPU regions, "
-        "do what an exec does, give it back; the bare cycle leaves the exec out.",
+        "do what an exec does, give it back; with work 0 only the bare cycle.",
         ("ns_per_cycle",),
         runs=(("--work", "0", "--threads", "1,2,16"), ("--work", "1")),
         quick=(("--work", "0", "--threads", "1,2,16"),),

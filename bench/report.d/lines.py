@@ -194,8 +194,6 @@ def describe(where, keys=None):
             parts.append("%s slots" % value)
         elif key in ("variant", "metric"):
             parts.append(str(value))
-        elif key == "work" and value == 0:
-            parts.append("bare cycle")
         else:
             parts.append("%s %s" % (key, value))
     return ", ".join(parts)

@@ -95,7 +95,7 @@ def point_rows(result, varies):
                         tag("td", number(p.ours)),
                         tag("td", "%s, %s" % (number(p.base), p.name)),
                         tag("td", p.text),
-                        tag("td", "✓ met" if p.holds else "✗ not met",
+                        tag("td", "✓ yes" if p.holds else "✗ no",
                             class_="met text" if p.holds else "unmet text")))
     for where, error in result.failed:
         rows.append(tag("tr", tag("th", lines.describe(where, varies) or "all",
@@ -119,7 +119,7 @@ def ratio_points(results, data):
         return ""
     return tag("details", tag("summary", "Every place behind these ratios"),
                box(tag("table", tag("caption", "Medians compared"),
-                       head("where", "pcpool", "the other", "ratio", "verdict",
+                       head("where", "pcpool", "the other", "ratio", "met",
                             texts=(0, 4)),
                        bodies), "Medians compared"))
 
@@ -152,6 +152,18 @@ def machine_facts(m):
             ("pcpool", "%s, %s mode%s" % (m.get("pcpool", "version unknown"),
                                           m.get("mode"), index)),
             ("peers", peers)]
+
+
+def busy(data):
+    """A warning when the machine had other work before the run."""
+    load_begin = data.info.get("load")
+    cpus = data.machines[0].get("cpus") if data.machines else None
+    if load(load_begin) is None or not load_begin or not isinstance(cpus, int) or \
+            load_begin[0] <= cpus / 2:
+        return ""
+    return tag("p", "This machine had other work: its load average was %.2f on %d "
+               "CPUs before the run began. Ratios of such a run can be far off." %
+               (load_begin[0], cpus), class_="warn")
 
 
 def machine(data):
@@ -405,7 +417,7 @@ def page(data):
     names = names_of(data)
     content = [
         tag("h1", "pcpool-bench"),
-        tag("p", ratios.summary(results), class_="lead"),
+        tag("p", ratios.summary(results), class_="lead"), busy(data),
         tag("p", "Medians of one run, compared place by place; a ratio is met "
             "where every place meets it. Lower is better where it says ≤."),
         ratio_table(results), ratio_points(results, data),

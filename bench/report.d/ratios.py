@@ -350,7 +350,7 @@ def missing(result, data):
     needed = ("ring",) if ask.way == "less ring" else ask.others
     if needed and not have.intersection(needed):
         return "; ".join(absent(data, ask.job, name) for name in needed)
-    return "no figures to compare"
+    return "; ".join(result.notes) or "no figures to compare"
 
 
 def note_absent(result, data):
