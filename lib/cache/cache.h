@@ -3,24 +3,51 @@
 #ifndef PCP_CACHE_CACHE_H
 #define PCP_CACHE_CACHE_H
 
+#include <pcpool/fast.h>
+
 #include "slot/book.h"
 #include "slot/stock.h"
 
 #define PCP_NAME_MAX 64
 
+/* Of struct pcpool_cache, what is before `room`. */
+#define PCP_CACHE_HEAD 128
+
+/*
+ * What comes first is read by every call, inline ones too (pcpool/fast.h), and
+ * written by create alone; so the lines of the registry's links, which change
+ * when other caches come and go, lie behind it. The slots have to be where
+ * fast.h has them: `room` is what is not needed before them.
+ */
 struct pcpool_cache {
-	struct pcpool_cache *prev, *next; /* registry lock */
+	/* Set by create. */
+	int64_t fast;	     /* see pcpool/fast.h; 0: by calls only */
 	uint64_t generation; /* of the process that created it, in forks */
-	/* Under the registry lock, as the links. */
+	bool accounted;	     /* objects may be charged to accounts */
+	uint64_t charge;     /* bytes, for each */
+	char name[PCP_NAME_MAX];
+	/* Under the registry lock. */
+	struct pcpool_cache *prev, *next;
 	bool leaving;	 /* being destroyed */
 	bool unfinished; /* tending could not give all back */
 	uint64_t looked; /* round of tending that has looked at it */
-	/* Set by create. */
-	bool accounted;	 /* objects may be charged to accounts */
-	uint64_t charge; /* bytes, for each */
-	char name[PCP_NAME_MAX];
+	unsigned char room[PCPOOL_FAST_SLOTS_ - PCP_CACHE_HEAD -
+			   offsetof(struct pcp_stock, slots)];
 	struct pcp_stock stock; /* last: ends with the slots */
 };
+
+_Static_assert(offsetof(struct pcpool_cache, fast) == 0, "pcpool/fast.h");
+_Static_assert(sizeof(void *) != 8 ||
+		       offsetof(struct pcpool_cache, room) == PCP_CACHE_HEAD,
+	       "pcpool/fast.h");
+_Static_assert(offsetof(struct pcpool_cache, stock) +
+				       offsetof(struct pcp_stock, slots) ==
+			       PCPOOL_FAST_SLOTS_ ||
+		       sizeof(void *) != 8,
+	       "pcpool/fast.h");
+
+/* What `fast` is of a cache that is otherwise made. */
+int64_t pcp_cache_fast(const struct pcpool_cache *cache);
 
 /* Slow halves of alloc and free, after a refused or aborted section. The first
  * returns a built object that still has to be handed out, or NULL with errno;

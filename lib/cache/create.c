@@ -120,6 +120,7 @@ pcpool_cache_create(const char *name, size_t size,
 	     i++)
 		cache->stock.nodes[i].min_partial =
 			default_min_partial(&kind->layout);
+	cache->fast = pcp_cache_fast(cache);
 	pcp_registry_add(cache);
 	return cache;
 }

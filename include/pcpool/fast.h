@@ -1,0 +1,358 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * Taking and giving back an object inline: what pcpool_alloc() and
+ * pcpool_free() do when the CPU's stock serves, as some twenty instructions in
+ * the caller, without the call. Not in pcpool.h: who wants it includes it.
+ *
+ * Everything else is left to the calls, and so is every cache that is not plain:
+ * in lock mode, with a reset hook, with accounts, checking. A cache says so by
+ * a word that pcpool_cache_create() writes, which holds the layout that its
+ * library has. Where that is not the layout this header was written for, it
+ * makes the calls too, so that a program built with one version may run with
+ * another. The two ways may be mixed at will, on one cache and one object.
+ *
+ * Needed: gcc or clang, x86-64 or aarch64, and glibc 2.35 or later; elsewhere
+ * the functions are the calls.
+ *
+ * A plug-in that may be unloaded: the kernel reads the descriptor of the last
+ * section that a thread began, in the object file that has it, the next time it
+ * interrupts the thread; it kills the thread if the file has gone. So each
+ * section takes its address back when it is done, with one store. Code that is
+ * never unloaded (a program, a library linked with -z nodelete) saves that
+ * store by defining PCPOOL_FAST_RESIDENT before it includes this file.
+ */
+#ifndef PCPOOL_FAST_H
+#define PCPOOL_FAST_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include <pcpool/cache.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** The layout this header was written for. With any other number its functions
+ *  are the calls; tests define one. */
+#ifndef PCPOOL_FAST_LAYOUT
+#define PCPOOL_FAST_LAYOUT 1
+#endif
+
+/*
+ * Layout 1, which the library asserts. A cache begins with a word that never
+ * changes:
+ *
+ *   bits 0 to 15   the layout; 0: calls only
+ *   bit 16         the index of a slot is mm_cid, else cpu_id
+ *   bits 32 to 63  the rseq area's distance from the thread pointer, signed
+ *
+ * The slots follow at PCPOOL_FAST_SLOTS_, 64 bytes each. A slot begins with a
+ * pointer to its sheaf; at 0 of that is a word of 64 bits, the lowest 16 of
+ * which say how many objects it has, the others how many were taken; at 8, in 32
+ * bits, how many it can have; at 16 their addresses.
+ */
+#define PCPOOL_FAST_LAYOUT_MASK_ 0xffff
+#define PCPOOL_FAST_CID_ 0x10000
+#define PCPOOL_FAST_CID_BIT_ 16
+#define PCPOOL_FAST_AREA_SHIFT_ 32
+#define PCPOOL_FAST_SLOTS_ 1024
+
+/* PCPOOL_FAST_INLINE: 1 where the functions are more than the calls. */
+#define PCPOOL_FAST_INLINE 0
+#if defined(__GNUC__) && defined(__GLIBC__) && !defined(__ILP32__) &&         \
+	(defined(__x86_64__) ||                                               \
+	 (defined(__aarch64__) && defined(__AARCH64EL__)))
+#if __GLIBC_PREREQ(2, 35)
+#undef PCPOOL_FAST_INLINE
+#define PCPOOL_FAST_INLINE 1
+#endif
+#endif
+
+#if PCPOOL_FAST_INLINE
+
+/*
+ * Where the area is. The C library's constant is best, for the compiler may
+ * keep it in a register over many calls. Position-independent code of a library
+ * would load it twice each time, and takes it from the cache's word, which it
+ * has at hand.
+ */
+#if defined(__PIC__) && !defined(__PIE__)
+#define PCPOOL_FAST_AREA_(word) ((word) >> PCPOOL_FAST_AREA_SHIFT_)
+#else
+extern const ptrdiff_t pcpool_fast_area_ __asm__("__rseq_offset");
+#define PCPOOL_FAST_AREA_(word) ((void)(word), pcpool_fast_area_)
+#endif
+
+/* The descriptor {version, flags, start, length, abort} and the abort code lie
+ * in the group of the code around them ("?"): a linker that drops a second copy
+ * of an inline function in C++ drops them with it. */
+#define PCPOOL_FAST_DESCRIPTOR_                                               \
+	".pushsection __rseq_cs, \"aw?\"\n\t"                                 \
+	".balign 32\n"                                                        \
+	"3:\n\t"                                                              \
+	".long 0, 0\n\t"                                                      \
+	".quad 1f, 2f - 1f, 4f\n\t"                                           \
+	".popsection\n\t"
+#define PCPOOL_FAST_ABORT_ ".pushsection __rseq_failure, \"ax?\"\n\t"
+
+/*
+ * Both sections: the store of the descriptor's address to rseq_cs, at 8 in the
+ * area, arms it; from "1:" to "2:" the kernel restarts it at "4:" when it
+ * interrupted the thread; the last instruction before "2:" commits. "6:" is for
+ * what is refused: a thread that is not registered, which has a negative cpu_id
+ * at 4, no object, no room. Restarted or refused, the call is made.
+ */
+#if defined(__x86_64__)
+
+/* r9 = index, later the size; r10 = the sheaf; r11 = its word. */
+#define PCPOOL_FAST_BEGIN_                                                    \
+	PCPOOL_FAST_DESCRIPTOR_                                               \
+	"leaq 3b(%%rip), %%r9\n\t"                                            \
+	"movq %%r9, %%fs:8(%[area])\n"                                        \
+	"1:\n\t"                                                              \
+	"movslq %%fs:4(%[area]), %%r9\n\t"                                    \
+	"testl %%r9d, %%r9d\n\t"                                              \
+	"js 6f\n\t"                                                           \
+	"testl %[cid], %k[word]\n\t"                                          \
+	"jz 5f\n\t"                                                           \
+	"movslq %%fs:24(%[area]), %%r9\n"                                     \
+	"5:\n\t"                                                              \
+	"shlq $6, %%r9\n\t"                                                   \
+	"movq %c[slots](%[cache], %%r9), %%r10\n\t"                           \
+	"movq (%%r10), %%r11\n\t"                                             \
+	"movzwl %%r11w, %%r9d\n\t"
+#if defined(PCPOOL_FAST_RESIDENT)
+#define PCPOOL_FAST_CLEAR_ ""
+#else
+#define PCPOOL_FAST_CLEAR_ "movq $0, %%fs:8(%[area])\n\t"
+#endif
+/* The signature, as the operand of an undefined instruction. */
+#define PCPOOL_FAST_SIGNATURE_                                                \
+	".byte 0x0f, 0xb9, 0x3d\n\t"                                          \
+	".long 0x53053053\n"                                                  \
+	"4:\n\t"
+
+/* An object, or NULL: to be had by the call. */
+static inline void *pcpool_fast_pop_(struct pcpool_cache *cache, int64_t word,
+				     ptrdiff_t area)
+{
+	void *obj;
+
+	/* clang-format off */
+	__asm__ __volatile__(
+		PCPOOL_FAST_BEGIN_
+		"testl %%r9d, %%r9d\n\t"
+		"jz 6f\n\t"
+		"movq 8(%%r10, %%r9, 8), %[obj]\n\t"
+		"addq $0xffff, %%r11\n\t"
+		"movq %%r11, (%%r10)\n"
+		"2:\n\t"
+		PCPOOL_FAST_ABORT_
+		PCPOOL_FAST_SIGNATURE_
+		"6:\n\t"
+		"xorl %k[obj], %k[obj]\n\t"
+		"jmp 2b\n\t"
+		".popsection\n\t"
+		PCPOOL_FAST_CLEAR_
+		: [obj] "=&r"(obj)
+		: [cache] "r"(cache), [word] "r"(word), [area] "r"(area),
+		  [cid] "i"(PCPOOL_FAST_CID_), [slots] "i"(PCPOOL_FAST_SLOTS_)
+		: "r9", "r10", "r11", "memory", "cc");
+	/* clang-format on */
+	return obj;
+}
+
+/* Not 0: done. */
+static inline int pcpool_fast_push_(struct pcpool_cache *cache, void *obj,
+				    int64_t word, ptrdiff_t area)
+{
+	/* clang-format off */
+	__asm__ __volatile__ goto(
+		PCPOOL_FAST_BEGIN_
+		"cmpl 8(%%r10), %%r9d\n\t"
+		"je 6f\n\t"
+		"movq %[obj], 16(%%r10, %%r9, 8)\n\t"
+		"incq %%r11\n\t"
+		"movq %%r11, (%%r10)\n"
+		"2:\n\t"
+		PCPOOL_FAST_ABORT_
+		PCPOOL_FAST_SIGNATURE_
+		"6:\n\t"
+		PCPOOL_FAST_CLEAR_
+		"jmp %l[call]\n\t"
+		".popsection\n\t"
+		PCPOOL_FAST_CLEAR_
+		: /* asm goto has no outputs */
+		: [cache] "r"(cache), [obj] "r"(obj), [word] "r"(word),
+		  [area] "r"(area), [cid] "i"(PCPOOL_FAST_CID_),
+		  [slots] "i"(PCPOOL_FAST_SLOTS_)
+		: "r9", "r10", "r11", "memory", "cc"
+		: call);
+	/* clang-format on */
+	return 1;
+call:
+	return 0;
+}
+
+#else /* aarch64 */
+
+#if defined(__cplusplus)
+#define PCPOOL_FAST_TP_ static_cast<char *>(__builtin_thread_pointer())
+#else
+#define PCPOOL_FAST_TP_ ((char *)__builtin_thread_pointer())
+#endif
+
+/* x9 = index, later other things; x10 = the sheaf; x11 = its word. Conditional
+ * branches reach no other section, so refusing is to leave with the result as it
+ * was set before. A linker may use x16 and x17 on the way to the abort code. */
+#define PCPOOL_FAST_BEGIN_                                                    \
+	PCPOOL_FAST_DESCRIPTOR_                                               \
+	"adrp x9, 3b\n\t"                                                     \
+	"add x9, x9, :lo12:3b\n\t"                                            \
+	"str x9, [%[area], #8]\n"                                             \
+	"1:\n\t"                                                              \
+	"ldrsw x9, [%[area], #4]\n\t"                                         \
+	"tbnz w9, #31, 2f\n\t"                                                \
+	"tbz %w[word], %[cid], 5f\n\t"                                        \
+	"ldrsw x9, [%[area], #24]\n"                                          \
+	"5:\n\t"                                                              \
+	"add x9, %[cache], x9, lsl #6\n\t"                                    \
+	"ldr x10, [x9, %[slots]]\n\t"                                         \
+	"ldr x11, [x10]\n\t"
+#if defined(PCPOOL_FAST_RESIDENT)
+#define PCPOOL_FAST_CLEAR_ ""
+#else
+#define PCPOOL_FAST_CLEAR_ "str xzr, [%[area], #8]\n\t"
+#endif
+/* The signature, a break instruction. */
+#define PCPOOL_FAST_SIGNATURE_                                                \
+	".inst 0xd428bc00\n"                                                  \
+	"4:\n\t"
+
+static inline void *pcpool_fast_pop_(struct pcpool_cache *cache, int64_t word,
+				     ptrdiff_t area)
+{
+	char *base = PCPOOL_FAST_TP_ + area;
+	void *obj = NULL;
+
+	/* clang-format off */
+	__asm__ __volatile__(
+		PCPOOL_FAST_BEGIN_
+		"ands x9, x11, #0xffff\n\t"
+		"b.eq 2f\n\t"
+		"add x9, x10, x9, lsl #3\n\t"
+		"ldr %[obj], [x9, #8]\n\t"
+		"add x11, x11, #16, lsl #12\n\t"
+		"sub x11, x11, #1\n\t"
+		"str x11, [x10]\n"
+		"2:\n\t"
+		PCPOOL_FAST_ABORT_
+		PCPOOL_FAST_SIGNATURE_
+		"mov %[obj], #0\n\t"
+		"b 2b\n\t"
+		".popsection\n\t"
+		PCPOOL_FAST_CLEAR_
+		: [obj] "+&r"(obj)
+		: [cache] "r"(cache), [word] "r"(word), [area] "r"(base),
+		  [cid] "i"(PCPOOL_FAST_CID_BIT_),
+		  [slots] "i"(PCPOOL_FAST_SLOTS_)
+		: "x9", "x10", "x11", "x16", "x17", "memory", "cc");
+	/* clang-format on */
+	return obj;
+}
+
+static inline int pcpool_fast_push_(struct pcpool_cache *cache, void *obj,
+				    int64_t word, ptrdiff_t area)
+{
+	char *base = PCPOOL_FAST_TP_ + area;
+	int done = 0;
+
+	/* clang-format off */
+	__asm__ __volatile__(
+		PCPOOL_FAST_BEGIN_
+		"and x9, x11, #0xffff\n\t"
+		"ldr w12, [x10, #8]\n\t"
+		"cmp w9, w12\n\t"
+		"b.eq 2f\n\t"
+		"add x9, x10, x9, lsl #3\n\t"
+		"str %[obj], [x9, #16]\n\t"
+		"add x11, x11, #1\n\t"
+		"mov %w[done], #1\n\t"
+		"str x11, [x10]\n"
+		"2:\n\t"
+		PCPOOL_FAST_ABORT_
+		PCPOOL_FAST_SIGNATURE_
+		"mov %w[done], #0\n\t"
+		"b 2b\n\t"
+		".popsection\n\t"
+		PCPOOL_FAST_CLEAR_
+		: [done] "+&r"(done)
+		: [cache] "r"(cache), [obj] "r"(obj), [word] "r"(word),
+		  [area] "r"(base), [cid] "i"(PCPOOL_FAST_CID_BIT_),
+		  [slots] "i"(PCPOOL_FAST_SLOTS_)
+		: "x9", "x10", "x11", "x12", "x16", "x17", "memory", "cc");
+	/* clang-format on */
+	return done;
+}
+#endif
+
+/* The word that a cache begins with. */
+static inline int64_t pcpool_fast_word_(const struct pcpool_cache *cache)
+{
+	int64_t word;
+
+	__builtin_memcpy(&word, cache, sizeof(word));
+	return word;
+}
+
+/* Whether it has the layout that is known here. */
+#define PCPOOL_FAST_MATCH_(word)                                              \
+	__builtin_expect(((word) & PCPOOL_FAST_LAYOUT_MASK_) ==               \
+				 PCPOOL_FAST_LAYOUT,                          \
+			 1)
+#endif /* PCPOOL_FAST_INLINE */
+
+/**
+ * As pcpool_alloc(), in all ways but one: cache must be a cache, not NULL.
+ */
+static inline void *pcpool_fast_alloc(struct pcpool_cache *cache)
+{
+#if PCPOOL_FAST_INLINE
+	int64_t word = pcpool_fast_word_(cache);
+
+	if (PCPOOL_FAST_MATCH_(word)) {
+		void *obj = pcpool_fast_pop_(cache, word,
+					     PCPOOL_FAST_AREA_(word));
+
+		if (__builtin_expect(obj != NULL, 1))
+			return obj;
+	}
+#endif
+	return pcpool_alloc(cache);
+}
+
+/**
+ * As pcpool_free(). obj may be NULL, and if it is, cache may be too.
+ */
+static inline void pcpool_fast_free(struct pcpool_cache *cache, void *obj)
+{
+#if PCPOOL_FAST_INLINE
+	if (__builtin_expect(obj != NULL, 1)) {
+		int64_t word = pcpool_fast_word_(cache);
+
+		if (PCPOOL_FAST_MATCH_(word) &&
+		    __builtin_expect(pcpool_fast_push_(cache, obj, word,
+						       PCPOOL_FAST_AREA_(word)),
+				     1))
+			return;
+	}
+#endif
+	pcpool_free(cache, obj);
+}
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* PCPOOL_FAST_H */
