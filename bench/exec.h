@@ -52,6 +52,12 @@ BENCH_INLINE int bench_exec_loop(const struct bench_thread *t, unsigned int n,
 int bench_exec_enter(struct bench_thread *t);
 void bench_exec_leave(struct bench_thread *t);
 
+/* open(), close() and cache() of all pcpool variants, see exec_pcpool.c. */
+int bench_exec_open(const struct bench_params *params,
+		    const struct bench_malloc *peer, void **shared);
+int bench_exec_close(void *shared);
+struct pcpool_cache *bench_exec_cache(void *shared);
+
 /* What a close() of this job checks: every built object was torn down. */
 static inline int bench_exec_balance(struct mm_env *env)
 {

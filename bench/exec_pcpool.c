@@ -13,8 +13,8 @@ struct pool {
 };
 
 /* As mm_cache_create(), for objects that may be larger (--size). */
-static int open_pcpool(const struct bench_params *params,
-		       const struct bench_malloc *peer, void **shared)
+int bench_exec_open(const struct bench_params *params,
+		    const struct bench_malloc *peer, void **shared)
 {
 	struct pcpool_cache_attr attr = PCPOOL_CACHE_ATTR_INIT;
 	struct pool *pool = calloc(1, sizeof(*pool));
@@ -37,7 +37,7 @@ static int open_pcpool(const struct bench_params *params,
 	return 0;
 }
 
-static int close_pcpool(void *shared)
+int bench_exec_close(void *shared)
 {
 	struct pool *pool = shared;
 	int err = pcpool_cache_destroy(pool->cache);
@@ -48,7 +48,7 @@ static int close_pcpool(void *shared)
 	return err;
 }
 
-static struct pcpool_cache *cache_of(void *shared)
+struct pcpool_cache *bench_exec_cache(void *shared)
 {
 	return ((struct pool *)shared)->cache;
 }
@@ -69,28 +69,28 @@ BENCH_INLINE void give(const void *ctx, struct mm_struct *mm)
 
 static int run(struct bench_thread *t, unsigned int n)
 {
-	struct pcpool_cache *cache = ((struct pool *)t->shared)->cache;
+	struct pcpool_cache *cache = bench_exec_cache(t->shared);
 
 	return bench_exec_loop(t, n, &cache, take, give);
 }
 
 const struct bench_variant bench_exec_pcpool = {
 	.name = "pcpool",
-	.open = open_pcpool,
+	.open = bench_exec_open,
 	.enter = bench_exec_enter,
 	.run = run,
 	.leave = bench_exec_leave,
-	.close = close_pcpool,
-	.cache = cache_of,
+	.close = bench_exec_close,
+	.cache = bench_exec_cache,
 };
 
 const struct bench_variant bench_exec_pcpool_lock = {
 	.name = "pcpool-lock",
 	.options = "mode:lock",
-	.open = open_pcpool,
+	.open = bench_exec_open,
 	.enter = bench_exec_enter,
 	.run = run,
 	.leave = bench_exec_leave,
-	.close = close_pcpool,
-	.cache = cache_of,
+	.close = bench_exec_close,
+	.cache = bench_exec_cache,
 };

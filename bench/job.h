@@ -15,7 +15,9 @@ extern const struct bench_variant bench_batch_mutex_list;
 extern const struct bench_variant bench_batch_tls_list;
 extern const struct bench_variant bench_batch_limit;
 extern const struct bench_variant bench_batch_pcpool;
+extern const struct bench_variant bench_batch_pcpool_inline;
 extern const struct bench_variant bench_batch_pcpool_lock;
+extern const struct bench_variant bench_batch_pcpool_resident;
 
 extern const struct bench_job bench_job_conn;
 
@@ -30,7 +32,9 @@ extern const struct bench_variant bench_exec_mutex_list;
 extern const struct bench_variant bench_exec_tls_list;
 extern const struct bench_variant bench_exec_limit;
 extern const struct bench_variant bench_exec_pcpool;
+extern const struct bench_variant bench_exec_pcpool_inline;
 extern const struct bench_variant bench_exec_pcpool_lock;
+extern const struct bench_variant bench_exec_pcpool_resident;
 
 extern const struct bench_job bench_job_mmap;
 extern const struct bench_variant bench_mmap_pcpool;
@@ -49,7 +53,9 @@ extern const struct bench_variant bench_pair_mutex_list;
 extern const struct bench_variant bench_pair_tls_list;
 extern const struct bench_variant bench_pair_limit;
 extern const struct bench_variant bench_pair_pcpool;
+extern const struct bench_variant bench_pair_pcpool_inline;
 extern const struct bench_variant bench_pair_pcpool_lock;
+extern const struct bench_variant bench_pair_pcpool_resident;
 
 extern const struct bench_job bench_job_percpu;
 extern const struct bench_variant bench_percpu_mutex;

@@ -29,6 +29,8 @@ static const struct bench_variant *const variants[] = {
 	&bench_batch_mutex_list,  &bench_batch_tls_list,
 	&bench_batch_limit,	  &bench_batch_pcpool,
 	&bench_batch_pcpool_lock,
+	&bench_batch_pcpool_inline,
+	&bench_batch_pcpool_resident,
 };
 
 /* As enum bench_batch_order. */

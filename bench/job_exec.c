@@ -59,6 +59,8 @@ static const struct bench_variant *const variants[] = {
 	&bench_exec_limit,
 	&bench_exec_pcpool,
 	&bench_exec_pcpool_lock,
+	&bench_exec_pcpool_inline,
+	&bench_exec_pcpool_resident,
 };
 
 static const uint64_t sizes[] = { sizeof(struct mm_struct), 0 };
