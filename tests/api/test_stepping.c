@@ -10,6 +10,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <pcpool/fast.h>
+
 #include "../caches.h"
 
 /* Far more steps than the calls below take, yet an end to a loop. */
@@ -30,6 +32,9 @@ static void stepped(void)
 		expect_eq(pcpool_alloc_bulk(cache, 3, objs + 3), 0);
 		for (int i = 0; i < 3; i++)
 			pcpool_free(cache, objs[i]);
+		objs[0] = pcpool_fast_alloc(cache);
+		expect(objs[0]);
+		pcpool_fast_free(cache, objs[0]);
 		expect_eq(pcpool_free_bulk(cache, 3, objs + 3), 0);
 		pcpool_this_cpu_add(counter, 5);
 		pcpool_counter_add(&wide, 3000);

@@ -4,6 +4,7 @@
  * too: it calls each public function once, checks what came back, and is built
  * with nothing but what pkg-config says about the installed library.
  */
+#include <pcpool/fast.h>
 #include <pcpool/pcpool.h>
 
 #include <errno.h>
@@ -76,6 +77,9 @@ static void use_cache(void)
 	if (one != NULL)
 		pcpool_this_cpu_inc(one->hits);
 	pcpool_free(cache, one);
+	one = (struct session *)pcpool_fast_alloc(cache);
+	check(one != NULL && one->ready == 1, "fast_alloc");
+	pcpool_fast_free(cache, one);
 	check(pcpool_discard(cache, two) == 0, "discard");
 
 	check(pcpool_alloc_bulk(cache, 40, many) == 0, "alloc_bulk");
