@@ -3,7 +3,7 @@
  * Job counter: add 1 to a count that all threads share.
  *
  * Each variant's add is a call through a pointer in memory, as one into a
- * shared library is. tls-inline shows what a bare thread-local word costs
+ * shared library is, but for pcpool-inline and tls-inline. The latter shows what a bare thread-local word costs
  * without: next to nothing on processors that keep a word in a register when
  * its address is written the same way each time. Variants that are to be exact
  * are checked when they are closed.
@@ -13,7 +13,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include <pcpool/counter.h>
+#include <pcpool/fast.h>
 
 #include "job.h"
 
@@ -136,6 +136,11 @@ BENCH_INLINE void call_counter(struct shared *s, int64_t amount)
 	pcpool_counter_add(&s->counter, amount);
 }
 
+BENCH_INLINE void call_counter_inline(struct shared *s, int64_t amount)
+{
+	pcpool_fast_counter_add(&s->counter, amount);
+}
+
 /* --- variants ---------------------------------- */
 
 BENCH_INLINE int loop(struct bench_thread *t, unsigned int n,
@@ -157,6 +162,7 @@ RUN(add_tls)
 RUN(tls_inline)
 RUN(add_plain)
 RUN(counter)
+RUN(counter_inline)
 
 static const struct bench_variant shared_atomic = {
 	.name = "shared-atomic",
@@ -197,6 +203,14 @@ static const struct bench_variant pcpool = {
 	.close = close_counter,
 };
 
+static const struct bench_variant pcpool_inline = {
+	.name = "pcpool-inline",
+	.open = open_shared,
+	.run = run_counter_inline,
+	.leave = leave,
+	.close = close_counter,
+};
+
 static const struct bench_variant pcpool_lock = {
 	.name = "pcpool-lock",
 	.options = "mode:lock",
@@ -208,6 +222,7 @@ static const struct bench_variant pcpool_lock = {
 
 static const struct bench_variant *const variants[] = {
 	&tls, &tls_inline, &plain, &shared_atomic, &pcpool, &pcpool_lock,
+	&pcpool_inline,
 };
 
 /* Nothing has a size here but the count. */

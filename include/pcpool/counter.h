@@ -51,7 +51,7 @@ struct pcpool_counter {
 	int64_t pcpool_widest PCPOOL_COUNTER_ALIGN_;
 	void *pcpool_parts;
 	uint32_t pcpool_owner;
-	uint32_t pcpool_reserved;
+	uint32_t pcpool_fast;
 };
 
 /**

@@ -2,7 +2,8 @@
 /*
  * Taking and giving back an object inline: what pcpool_alloc() and
  * pcpool_free() do when the CPU's stock serves, as some twenty instructions in
- * the caller, without the call. Not in pcpool.h: who wants it includes it.
+ * the caller, without the call; and pcpool_counter_add() where the part has room.
+ * Not in pcpool.h: who wants it includes it.
  *
  * Everything else is left to the calls, and so is every cache that is not plain:
  * in lock mode, with a reset hook, with accounts, checking. A cache says so by
@@ -28,6 +29,7 @@
 #include <stdint.h>
 
 #include <pcpool/cache.h>
+#include <pcpool/counter.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -58,6 +60,22 @@ extern "C" {
 #define PCPOOL_FAST_AREA_SHIFT_ 32
 #define PCPOOL_FAST_SLOTS_ 1024
 
+/*
+ * A counter has such a word too, of 32 bits:
+ *
+ *   bits 0 to 7    the layout
+ *   bit 8          the index is mm_cid
+ *   bits 12 to 31  these bits of the distance between the copies of two slots,
+ *                  whose lower ones are 0
+ *
+ * A slot's part is an int64_t in its copy, and stays below the batch.
+ */
+#define PCPOOL_FAST_COUNTER_SPAN_ 1023
+#define PCPOOL_FAST_COUNTER_LAYOUT_MASK_ 0xffU
+#define PCPOOL_FAST_COUNTER_CID_BIT_ 8
+#define PCPOOL_FAST_COUNTER_CID_ 0x100
+#define PCPOOL_FAST_COUNTER_STRIDE_MASK_ 0xfffff000U
+
 /* PCPOOL_FAST_INLINE: 1 where the functions are more than the calls. */
 #define PCPOOL_FAST_INLINE 0
 #if defined(__GNUC__) && defined(__GLIBC__) && !defined(__ILP32__) &&         \
@@ -73,14 +91,14 @@ extern "C" {
 
 /*
  * Where the area is. The C library's constant is best, for the compiler may
- * keep it in a register over many calls. Position-independent code of a library
- * would load it twice each time, and takes it from the cache's word, which it
- * has at hand.
+ * keep it in a register over many calls. In position-independent code of a library
+ * that is two loads each time, and the cache's word, which is at hand, has it as
+ * well.
  */
+extern const ptrdiff_t pcpool_fast_area_ __asm__("__rseq_offset");
 #if defined(__PIC__) && !defined(__PIE__)
 #define PCPOOL_FAST_AREA_(word) ((word) >> PCPOOL_FAST_AREA_SHIFT_)
 #else
-extern const ptrdiff_t pcpool_fast_area_ __asm__("__rseq_offset");
 #define PCPOOL_FAST_AREA_(word) ((void)(word), pcpool_fast_area_)
 #endif
 
@@ -97,7 +115,7 @@ extern const ptrdiff_t pcpool_fast_area_ __asm__("__rseq_offset");
 #define PCPOOL_FAST_ABORT_ ".pushsection __rseq_failure, \"ax?\"\n\t"
 
 /*
- * Both sections: the store of the descriptor's address to rseq_cs, at 8 in the
+ * All sections: the store of the descriptor's address to rseq_cs, at 8 in the
  * area, arms it; from "1:" to "2:" the kernel restarts it at "4:" when it
  * interrupted the thread; the last instruction before "2:" commits. "6:" is for
  * what is refused: a thread that is not registered, which has a negative cpu_id
@@ -105,7 +123,7 @@ extern const ptrdiff_t pcpool_fast_area_ __asm__("__rseq_offset");
  */
 #if defined(__x86_64__)
 
-/* r9 = index, later the size; r10 = the sheaf; r11 = its word. */
+/* r9 = index. */
 #define PCPOOL_FAST_BEGIN_                                                    \
 	PCPOOL_FAST_DESCRIPTOR_                                               \
 	"leaq 3b(%%rip), %%r9\n\t"                                            \
@@ -117,7 +135,9 @@ extern const ptrdiff_t pcpool_fast_area_ __asm__("__rseq_offset");
 	"testl %[cid], %k[word]\n\t"                                          \
 	"jz 5f\n\t"                                                           \
 	"movslq %%fs:24(%[area]), %%r9\n"                                     \
-	"5:\n\t"                                                              \
+	"5:\n\t"
+/* r10 = the sheaf, r11 = its word, r9 = its size. */
+#define PCPOOL_FAST_SHEAF_                                                    \
 	"shlq $6, %%r9\n\t"                                                   \
 	"movq %c[slots](%[cache], %%r9), %%r10\n\t"                           \
 	"movq (%%r10), %%r11\n\t"                                             \
@@ -142,6 +162,7 @@ static inline void *pcpool_fast_pop_(struct pcpool_cache *cache, int64_t word,
 	/* clang-format off */
 	__asm__ __volatile__(
 		PCPOOL_FAST_BEGIN_
+		PCPOOL_FAST_SHEAF_
 		"testl %%r9d, %%r9d\n\t"
 		"jz 6f\n\t"
 		"movq 8(%%r10, %%r9, 8), %[obj]\n\t"
@@ -170,6 +191,7 @@ static inline int pcpool_fast_push_(struct pcpool_cache *cache, void *obj,
 	/* clang-format off */
 	__asm__ __volatile__ goto(
 		PCPOOL_FAST_BEGIN_
+		PCPOOL_FAST_SHEAF_
 		"cmpl 8(%%r10), %%r9d\n\t"
 		"je 6f\n\t"
 		"movq %[obj], 16(%%r10, %%r9, 8)\n\t"
@@ -195,6 +217,43 @@ call:
 	return 0;
 }
 
+static inline int pcpool_fast_add_(void *parts, size_t stride, int64_t amount,
+				   uint32_t word, ptrdiff_t area)
+{
+	/* clang-format off */
+	__asm__ __volatile__ goto(
+		PCPOOL_FAST_BEGIN_
+		"imulq %[stride], %%r9\n\t"
+		"movq (%[parts], %%r9), %%r10\n\t"
+		"addq %[amount], %%r10\n\t"
+		"jo 6f\n\t"
+		"leaq %c[span](%%r10), %%r11\n\t"
+		"cmpq %[twice], %%r11\n\t"
+		"ja 6f\n\t"
+		"movq %%r10, (%[parts], %%r9)\n"
+		"2:\n\t"
+		PCPOOL_FAST_ABORT_
+		PCPOOL_FAST_SIGNATURE_
+		"6:\n\t"
+		PCPOOL_FAST_CLEAR_
+		"jmp %l[call]\n\t"
+		".popsection\n\t"
+		PCPOOL_FAST_CLEAR_
+		: /* asm goto has no outputs */
+		: [parts] "r"(parts), [stride] "r"(stride),
+		  [amount] "re"(amount), [word] "r"(word),
+		  [area] "r"(area),
+		  [cid] "i"(PCPOOL_FAST_COUNTER_CID_),
+		  [span] "i"(PCPOOL_FAST_COUNTER_SPAN_),
+		  [twice] "i"(2 * PCPOOL_FAST_COUNTER_SPAN_)
+		: "r9", "r10", "r11", "memory", "cc"
+		: call);
+	/* clang-format on */
+	return 1;
+call:
+	return 0;
+}
+
 #else /* aarch64 */
 
 #if defined(__cplusplus)
@@ -203,9 +262,9 @@ call:
 #define PCPOOL_FAST_TP_ ((char *)__builtin_thread_pointer())
 #endif
 
-/* x9 = index, later other things; x10 = the sheaf; x11 = its word. Conditional
- * branches reach no other section, so refusing is to leave with the result as it
- * was set before. A linker may use x16 and x17 on the way to the abort code. */
+/* x9 = index. Conditional branches reach no other section, so refusing is to
+ * leave with the result as it was set before. A linker may use x16 and x17 on the
+ * way to the abort code. */
 #define PCPOOL_FAST_BEGIN_                                                    \
 	PCPOOL_FAST_DESCRIPTOR_                                               \
 	"adrp x9, 3b\n\t"                                                     \
@@ -216,7 +275,9 @@ call:
 	"tbnz w9, #31, 2f\n\t"                                                \
 	"tbz %w[word], %[cid], 5f\n\t"                                        \
 	"ldrsw x9, [%[area], #24]\n"                                          \
-	"5:\n\t"                                                              \
+	"5:\n\t"
+/* x10 = the sheaf, x11 = its word. */
+#define PCPOOL_FAST_SHEAF_                                                    \
 	"add x9, %[cache], x9, lsl #6\n\t"                                    \
 	"ldr x10, [x9, %[slots]]\n\t"                                         \
 	"ldr x11, [x10]\n\t"
@@ -239,6 +300,7 @@ static inline void *pcpool_fast_pop_(struct pcpool_cache *cache, int64_t word,
 	/* clang-format off */
 	__asm__ __volatile__(
 		PCPOOL_FAST_BEGIN_
+		PCPOOL_FAST_SHEAF_
 		"ands x9, x11, #0xffff\n\t"
 		"b.eq 2f\n\t"
 		"add x9, x10, x9, lsl #3\n\t"
@@ -271,6 +333,7 @@ static inline int pcpool_fast_push_(struct pcpool_cache *cache, void *obj,
 	/* clang-format off */
 	__asm__ __volatile__(
 		PCPOOL_FAST_BEGIN_
+		PCPOOL_FAST_SHEAF_
 		"and x9, x11, #0xffff\n\t"
 		"ldr w12, [x10, #8]\n\t"
 		"cmp w9, w12\n\t"
@@ -292,6 +355,42 @@ static inline int pcpool_fast_push_(struct pcpool_cache *cache, void *obj,
 		  [area] "r"(base), [cid] "i"(PCPOOL_FAST_CID_BIT_),
 		  [slots] "i"(PCPOOL_FAST_SLOTS_)
 		: "x9", "x10", "x11", "x12", "x16", "x17", "memory", "cc");
+	/* clang-format on */
+	return done;
+}
+
+static inline int pcpool_fast_add_(void *parts, size_t stride, int64_t amount,
+				   uint32_t word, ptrdiff_t area)
+{
+	char *base = PCPOOL_FAST_TP_ + area;
+	int done = 0;
+
+	/* clang-format off */
+	__asm__ __volatile__(
+		PCPOOL_FAST_BEGIN_
+		"madd x9, x9, %[stride], %[parts]\n\t"
+		"ldr x10, [x9]\n\t"
+		"adds x10, x10, %[amount]\n\t"
+		"b.vs 2f\n\t"
+		"add x11, x10, %[span]\n\t"
+		"cmp x11, %[twice]\n\t"
+		"b.hi 2f\n\t"
+		"mov %w[done], #1\n\t"
+		"str x10, [x9]\n"
+		"2:\n\t"
+		PCPOOL_FAST_ABORT_
+		PCPOOL_FAST_SIGNATURE_
+		"mov %w[done], #0\n\t"
+		"b 2b\n\t"
+		".popsection\n\t"
+		PCPOOL_FAST_CLEAR_
+		: [done] "+&r"(done)
+		: [parts] "r"(parts), [stride] "r"(stride),
+		  [amount] "r"(amount), [word] "r"(word), [area] "r"(base),
+		  [cid] "i"(PCPOOL_FAST_COUNTER_CID_BIT_),
+		  [span] "i"(PCPOOL_FAST_COUNTER_SPAN_),
+		  [twice] "i"(2 * PCPOOL_FAST_COUNTER_SPAN_)
+		: "x9", "x10", "x11", "x16", "x17", "memory", "cc");
 	/* clang-format on */
 	return done;
 }
@@ -349,6 +448,28 @@ static inline void pcpool_fast_free(struct pcpool_cache *cache, void *obj)
 	}
 #endif
 	pcpool_free(cache, obj);
+}
+
+/**
+ * As pcpool_counter_add(): in a signal handler too.
+ */
+static inline void pcpool_fast_counter_add(struct pcpool_counter *c,
+					   int64_t amount)
+{
+#if PCPOOL_FAST_INLINE
+	uint32_t word = c->pcpool_fast;
+
+	if (__builtin_expect((word & PCPOOL_FAST_COUNTER_LAYOUT_MASK_) ==
+				     PCPOOL_FAST_LAYOUT,
+			     1) &&
+	    __builtin_expect(pcpool_fast_add_(
+				     c->pcpool_parts,
+				     word & PCPOOL_FAST_COUNTER_STRIDE_MASK_,
+				     amount, word, pcpool_fast_area_),
+			     1))
+		return;
+#endif
+	pcpool_counter_add(c, amount);
 }
 
 #ifdef __cplusplus

@@ -28,6 +28,7 @@
 #include <string.h>
 
 #include <pcpool/counter.h>
+#include <pcpool/fast.h>
 
 #include "base/fault.h"
 #include "base/fork.h"
@@ -123,6 +124,24 @@ static inline struct pcp_lock *lock_of(const struct pcpool_counter *c)
 /* --- counters come and go --------------------------------------------------
  */
 
+/* For inline adds, which read it as pcpool/fast.h says. Fixed for the process,
+ * once there is a region. */
+_Static_assert(PCPOOL_FAST_LAYOUT == 1, "the layout in fast.h is the one here");
+_Static_assert(PCPOOL_FAST_COUNTER_CID_ == 1 << PCPOOL_FAST_COUNTER_CID_BIT_,
+	       "both machines");
+_Static_assert(PCPOOL_FAST_COUNTER_SPAN_ == PCPOOL_COUNTER_BATCH - 1, "batch");
+
+static uint32_t fast_word(void)
+{
+	size_t stride = pcp_chunk_geometry.stride;
+
+	if (!pcp_index.rseq || stride > UINT32_MAX ||
+	    (stride & PCPOOL_FAST_COUNTER_STRIDE_MASK_) != stride)
+		return 0;
+	return (uint32_t)stride | PCPOOL_FAST_LAYOUT |
+	       (pcp_index.cid ? (uint32_t)PCPOOL_FAST_COUNTER_CID_ : 0);
+}
+
 static void start(struct pcpool_counter *c, void *parts, int64_t initial,
 		  uint32_t owner)
 {
@@ -131,6 +150,7 @@ static void start(struct pcpool_counter *c, void *parts, int64_t initial,
 		.pcpool_widest = PCPOOL_COUNTER_BATCH,
 		.pcpool_parts = parts,
 		.pcpool_owner = owner,
+		.pcpool_fast = fast_word(),
 	};
 }
 

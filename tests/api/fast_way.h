@@ -13,6 +13,7 @@
 struct fast_way {
 	void *(*alloc)(struct pcpool_cache *cache);
 	void (*free)(struct pcpool_cache *cache, void *obj);
+	void (*add)(struct pcpool_counter *c, int64_t amount);
 };
 
 extern const struct fast_way fast_way_inline, fast_way_resident, fast_way_other;
@@ -28,7 +29,12 @@ static void way_free(struct pcpool_cache *cache, void *obj)
 	pcpool_fast_free(cache, obj);
 }
 
-const struct fast_way FAST_WAY = { way_alloc, way_free };
+static void way_add(struct pcpool_counter *c, int64_t amount)
+{
+	pcpool_fast_counter_add(c, amount);
+}
+
+const struct fast_way FAST_WAY = { way_alloc, way_free, way_add };
 #endif
 
 #endif /* PCP_TESTS_API_FAST_WAY_H */

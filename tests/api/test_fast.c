@@ -15,7 +15,8 @@
 
 enum { HELD = 200, STEPS = 40000, PAIRS = 3000, TRIES = 1000 };
 
-static const struct fast_way calls = { pcpool_alloc, pcpool_free };
+static const struct fast_way calls = { pcpool_alloc, pcpool_free,
+				       pcpool_counter_add };
 static const struct fast_way *const ways[] = {
 	&calls,
 	&fast_way_inline,
@@ -116,19 +117,27 @@ START_TEST(counted)
 }
 END_TEST
 
+enum by { BY_ALLOC, BY_FREE, BY_ADD };
+
 /* The address that the way's section leaves behind: none, its own, or that of
  * the call's. Interrupted in between, it is gone; not so each time. */
 static uint64_t left_behind(struct pcpool_cache *cache,
-			    const struct fast_way *way, bool by_free)
+			    struct pcpool_counter *counter,
+			    const struct fast_way *way, enum by by)
 {
 	uint64_t armed = 0;
 
 	for (int i = 0; i < TRIES && !armed; i++) {
 		void *obj = must(way->alloc(cache));
 
-		armed = by_free ? 0 : fast_armed();
+		if (by == BY_ALLOC)
+			armed = fast_armed();
 		way->free(cache, obj);
-		if (by_free)
+		if (by == BY_FREE)
+			armed = fast_armed();
+		/* To and fro, so that it never folds. */
+		way->add(counter, i % 2 ? -5 : 5);
+		if (by == BY_ADD)
 			armed = fast_armed();
 	}
 	return armed;
@@ -137,27 +146,63 @@ static uint64_t left_behind(struct pcpool_cache *cache,
 START_TEST(sections_and_layouts)
 {
 	struct pcpool_cache *cache = pcpool_cache_create("armed", 64, NULL);
+	struct pcpool_counter c;
 
 	expect(cache);
+	expect_eq(pcpool_counter_init(&c, 0), 0);
 	pin_to(0);
-	if (!inline_here() || !HAVE_AREA) {
-		must_destroy(cache);
-		return;
-	}
 	/* The first of them is the call's, in the end. */
 	pcpool_free(cache, must(pcpool_alloc(cache)));
-	for (int by_free = 0; by_free < 2; by_free++) {
-		uint64_t call = left_behind(cache, &calls, by_free);
-		uint64_t own = left_behind(cache, &fast_way_resident, by_free);
+	for (enum by by = 0; by <= BY_ADD && inline_here() && HAVE_AREA; by++) {
+		uint64_t call = left_behind(cache, &c, &calls, by);
+		uint64_t own = left_behind(cache, &c, &fast_way_resident, by);
 
 		expect(call);
 		expect(own && own != call);
 		/* All tries leave nothing. */
-		expect_eq(left_behind(cache, &fast_way_inline, by_free), 0);
+		expect_eq(left_behind(cache, &c, &fast_way_inline, by), 0);
 		/* What does not know the layout makes the call. */
-		expect_eq(left_behind(cache, &fast_way_other, by_free), call);
+		expect_eq(left_behind(cache, &c, &fast_way_other, by), call);
 	}
+	pcpool_counter_destroy(&c);
 	must_destroy(cache);
+}
+END_TEST
+
+START_TEST(adds)
+{
+	static const int64_t amounts[] = {
+		1, -1, 1023, -1023, 1024, -1024, 5000, INT64_MAX, INT64_MIN, 1,
+	};
+	struct pcpool_counter c[2];
+	uint64_t sum = 3;
+	struct rng rng;
+
+	/* On a region of its own, and on somebody's. */
+	expect_eq(pcpool_counter_init(&c[0], 3), 0);
+	expect_eq(pcpool_counter_init_at(&c[1],
+					 must(pcpool_percpu_alloc(8, 8)), 3),
+		  0);
+	rng_seed(&rng, 99);
+	for (unsigned long step = 0; step < scaled(STEPS); step++) {
+		int64_t amount = amounts[rng_below(
+			&rng, sizeof(amounts) / sizeof(amounts[0]))];
+
+		sum += (uint64_t)amount;
+		for (int i = 0; i < 2; i++)
+			ways[rng_below(&rng, WAYS)]->add(&c[i], amount);
+		/* No part goes beyond its batch. */
+		for (int i = 0; i < 2; i++) {
+			expect_eq(pcpool_counter_sum(&c[i]), (int64_t)sum);
+			expect_cmp((int64_t)(sum - (uint64_t)
+					     pcpool_counter_read(&c[i])), <,
+				   PCPOOL_COUNTER_BATCH *
+					   (int64_t)pcpool_nr_slots());
+		}
+	}
+	pcpool_percpu_free(c[1].pcpool_parts);
+	pcpool_counter_destroy(&c[1]);
+	pcpool_counter_destroy(&c[0]);
 }
 END_TEST
 
@@ -348,6 +393,7 @@ int main(void)
 	tcase_add_test(tc, mixed_with_calls);
 	tcase_add_test(tc, counted);
 	tcase_add_test(tc, sections_and_layouts);
+	tcase_add_test(tc, adds);
 	tcase_add_test(tc, reset_runs);
 	tcase_add_test(tc, accounts_are_paid_back);
 	tcase_add_test(tc, checks_at_the_call);

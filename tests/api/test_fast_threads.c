@@ -2,7 +2,7 @@
 /*
  * Owner stamps on objects that threads take and give back inline and by calls,
  * while signals and moves interrupt them, and others empty the stocks: none is
- * handed out twice, none is lost. With either index, and with threads that are
+ * handed out twice, none is lost, and no add to a counter. With either index, and with threads that are
  * not registered.
  */
 #include <config.h>
@@ -18,10 +18,12 @@ enum { THREADS = 6, HELD = 40, STEPS = 400000, CAPACITY = 16 };
 
 static struct sheet sheet = { .clear = 64 };
 static struct pcpool_cache *cache;
+static struct pcpool_counter total;
 static atomic_uint running, strays, drains;
 static atomic_ullong taken, signals;
 
-static const struct fast_way calls = { pcpool_alloc, pcpool_free };
+static const struct fast_way calls = { pcpool_alloc, pcpool_free,
+				       pcpool_counter_add };
 /* Inline more often than not. */
 static const struct fast_way *const ways[] = {
 	&fast_way_inline, &fast_way_resident, &fast_way_inline,
@@ -50,6 +52,7 @@ static void take_and_give(const struct worker *w)
 		const struct fast_way *way = ways[rng_below(&rng, WAYS)];
 
 		if (n < HELD && (!n || rng_below(&rng, 2))) {
+			way->add(&total, 300);
 			held[n] = way->alloc(cache);
 			expect(held[n]);
 			owner_take(held[n++], id);
@@ -96,6 +99,7 @@ static int in_this_process(bool stray)
 	struct pcpool_cache_stats stats;
 
 	cache = sheet_cache_of("threads", 64, &sheet, 0, CAPACITY);
+	expect_eq(pcpool_counter_init(&total, 0), 0);
 	atomic_store(&running, THREADS);
 	alarms(150);
 	run_threads(THREADS + 1, one, stray ? &sheet : NULL);
@@ -108,6 +112,8 @@ static int in_this_process(bool stray)
 		(unsigned long long)stats.alloc_fastpath,
 		atomic_load(&signals), atomic_load(&drains),
 		atomic_load(&strays));
+	expect_eq(pcpool_counter_sum(&total), 300 * taken);
+	pcpool_counter_destroy(&total);
 	expect_eq(stats.live, 0);
 	expect_eq(stats.alloc_fastpath + stats.alloc_slowpath, taken);
 	expect_eq(stats.free_fastpath + stats.free_slowpath, taken);

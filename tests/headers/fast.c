@@ -60,6 +60,7 @@ static int pair_in_group(struct pcpool_cache *cache)
 
 int UNIT(struct pcpool_cache *cache)
 {
+	struct pcpool_counter count;
 	void *objs[300];
 	int i;
 
@@ -73,6 +74,13 @@ int UNIT(struct pcpool_cache *cache)
 		if (objs[i] == objs[0])
 			return 0;
 	pcpool_fast_free(cache, NULL);
+	if (pcpool_counter_init(&count, 0))
+		return 0;
+	for (i = 0; i < 3000; i++)
+		pcpool_fast_counter_add(&count, i);
+	if (pcpool_counter_sum(&count) != 4498500)
+		return 0;
+	pcpool_counter_destroy(&count);
 	for (i = 0; i < 300; i++)
 		pcpool_fast_free(cache, objs[i]);
 	for (i = 0; i < 1000; i++)

@@ -210,7 +210,8 @@ static void use_counters(void)
 	check(pcpool_counter_init_many(many, 4, 0) == 0, "counter_init_many");
 	check(pcpool_counter_init_at(&placed, region, 0) == 0,
 	      "counter_init_at");
-	pcpool_counter_add(&own, 5);
+	pcpool_fast_counter_add(&own, 3);
+	pcpool_counter_add(&own, 2);
 	pcpool_counter_sub(&own, 2);
 	pcpool_counter_inc(&placed);
 	pcpool_counter_dec(&many[3]);

@@ -137,6 +137,42 @@ START_TEST(refuses_threads_without_a_cpu)
 }
 END_TEST
 
+static int add(uint32_t word, int64_t *parts, int64_t amount)
+{
+	return pcpool_fast_add_(parts, 64, amount, word, distance());
+}
+
+START_TEST(adds_to_its_part)
+{
+	static const uint32_t words[] = { 1, 1 | PCPOOL_FAST_COUNTER_CID_ };
+	const int64_t most = PCPOOL_COUNTER_BATCH - 1;
+
+	for (int w = 0; w < 2; w++) {
+		int64_t parts[IDS * 8] = { 0 }, *part = &parts[8 * (w + 1)];
+
+		set_up();
+		expect(add(words[w], parts, most));
+		expect_eq(*part, most);
+		expect(!add(words[w], parts, 1));
+		expect(!add(words[w], parts, INT64_MAX));
+		expect(!add(words[w], parts, -2 * most - 1));
+		expect_eq(*part, most);
+		expect(add(words[w], parts, -2 * most));
+		expect_eq(*part, -most);
+		expect(!add(words[w], parts, -1));
+		expect(!add(words[w], parts, INT64_MIN));
+		expect_eq(*part, -most);
+		*part = 0;
+		for (int i = 0; i < IDS * 8; i++)
+			expect_eq(parts[i], 0);
+		expect_eq(area.rseq_cs, 0);
+		area.cpu_id = -1;
+		expect(!add(words[w], parts, 1));
+		expect_eq(parts[0], 0);
+	}
+}
+END_TEST
+
 /* The counter above the size goes on past its end, and past the size's bits. */
 START_TEST(large_words)
 {
@@ -157,6 +193,7 @@ int main(void)
 	tcase_add_test(tc, takes_from_its_slot);
 	tcase_add_test(tc, gives_to_its_slot);
 	tcase_add_test(tc, refuses_threads_without_a_cpu);
+	tcase_add_test(tc, adds_to_its_part);
 	tcase_add_test(tc, large_words);
 	return suite_run(tc);
 }
