@@ -86,7 +86,10 @@ struct bench_thread {
 	uint64_t start_ns;
 	uint64_t end_ns;
 	/** What run() adds up and finds, if the job wants it; cleared between
-	 *  warm-up and window. */
+	 *  warm-up and window. undone: operations it was asked for and that
+	 *  do not count. */
+	uint64_t undone;
+	bool busy; /**< it has found something to do */
 	struct bench_clock phase[BENCH_PHASES];
 	uint64_t peak;
 	int error;
@@ -131,8 +134,13 @@ struct bench_job {
 	const uint64_t *default_sizes;
 	size_t min_size;
 	size_t max_size;
-	/** The same for --threads; NULL: 1 and 2. */
+	/** The same for --threads; NULL: 1 and 2. threads_step: they come in
+	 *  groups of so many, where that is not 0. */
 	const uint32_t *default_threads;
+	uint32_t threads_step;
+	/** A run() may find nothing to do: a window lasts until each thread has
+	 *  been busy. Must be so in the end, whoever stops first. */
+	bool waits;
 	/** Whether --work means something, and what is meant without it. */
 	bool has_work;
 	uint32_t default_work;

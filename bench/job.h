@@ -71,6 +71,18 @@ extern const struct bench_variant bench_rcu_call_tcmalloc;
 extern const struct bench_variant bench_rcu_pcpool;
 extern const struct bench_variant bench_rcu_pcpool_lock;
 
+extern const struct bench_job bench_job_remote;
+extern const struct bench_variant bench_remote_glibc;
+extern const struct bench_variant bench_remote_jemalloc;
+extern const struct bench_variant bench_remote_mimalloc;
+extern const struct bench_variant bench_remote_tcmalloc;
+extern const struct bench_variant bench_remote_mutex_list;
+extern const struct bench_variant bench_remote_tls_list;
+extern const struct bench_variant bench_remote_limit;
+extern const struct bench_variant bench_remote_ring;
+extern const struct bench_variant bench_remote_pcpool;
+extern const struct bench_variant bench_remote_pcpool_lock;
+
 extern const struct bench_job bench_job_tc;
 extern const struct bench_variant bench_tc_construct;
 extern const struct bench_variant bench_tc_construct_jemalloc;

@@ -41,7 +41,9 @@ static const char usage[] =
 	"(real)\n"
 	"  --work N             exec: exec-like bodies per cycle; 0 leaves the "
 	"bare cycle (1);\n"
-	"                       tc: packets counted (0)\n"
+	"                       tc: packets counted (0); remote: 1 has the "
+	"second thread\n"
+	"                       touch objects too (0)\n"
 	"  --batch N            objects taken together: batch (10000), mmap "
 	"(10); conn:\n"
 	"                       connections (64)\n"
@@ -316,6 +318,21 @@ static bool settle_lists(const struct raw *raw, struct bench_options *o)
 	return true;
 }
 
+/* --threads, or what the job has instead. */
+static bool settle_threads(struct bench_options *o)
+{
+	uint32_t step = o->job->threads_step;
+
+	if (!o->nr_threads)
+		default_threads(o);
+	for (unsigned int i = 0; step && i < o->nr_threads; i++)
+		if (o->threads[i] % step)
+			return complain("job %s takes threads in groups of "
+					"%u, not %u",
+					o->job->name, step, o->threads[i]);
+	return true;
+}
+
 /* What depends on the job. */
 static bool settle(const struct raw *raw, struct bench_options *o)
 {
@@ -331,9 +348,7 @@ static bool settle(const struct raw *raw, struct bench_options *o)
 		o->batch = o->job->default_batch;
 	if (o->job->has_counters)
 		o->counters = true;
-	if (!o->nr_threads)
-		default_threads(o);
-	if (!settle_lists(raw, o))
+	if (!settle_threads(o) || !settle_lists(raw, o))
 		return false;
 	if (raw->variants)
 		return parse_variants(raw->variants, o);

@@ -43,6 +43,7 @@ struct window {
 	enum phase phase;
 	/* Read in the timed loop, written once: a line of its own. */
 	_Alignas(2 * BENCH_CACHE_LINE) atomic_bool stop;
+	atomic_bool failed; /* written once at most */
 	_Alignas(2 * BENCH_CACHE_LINE) struct bench_thread thread[];
 };
 
@@ -125,6 +126,19 @@ static void warm_up(struct window *w, struct bench_thread *t,
 	} while (!t->error && bench_now(CLOCK_MONOTONIC) < until);
 }
 
+/* Whether the window is over for this thread. One that depends on others may not
+ * have come to anything yet; then the window lasts longer. */
+static bool over(struct window *w, const struct bench_thread *t)
+{
+	if (t->error) {
+		atomic_store(&w->failed, true);
+		return true;
+	}
+	if (!atomic_load_explicit(&w->stop, memory_order_relaxed))
+		return false;
+	return !w->job->waits || t->busy || atomic_load(&w->failed);
+}
+
 static void timed_loop(struct window *w, struct bench_thread *t,
 		       unsigned int batch)
 {
@@ -134,15 +148,16 @@ static void timed_loop(struct window *w, struct bench_thread *t,
 
 	memset(t->phase, 0, sizeof(t->phase));
 	t->peak = 0;
+	t->undone = 0;
+	t->busy = false;
 	t->start_ns = bench_now(CLOCK_MONOTONIC);
 	do {
 		t->error = batch_of(t, batch);
 		ops += batch;
-	} while (!t->error &&
-		 !atomic_load_explicit(&w->stop, memory_order_relaxed));
+	} while (!over(w, t));
 	t->end_ns = bench_now(CLOCK_MONOTONIC);
 	t->cpu_ns = bench_now(CLOCK_THREAD_CPUTIME_ID) - cpu_start;
-	t->ops = ops;
+	t->ops = ops - t->undone;
 }
 
 static void *thread_main(void *arg)
