@@ -40,7 +40,7 @@ struct bench_params {
 	uint32_t batch; /**< objects taken together; 0 where none are */
 	uint32_t order; /**< index into the job's orders */
 	uint64_t size;	/**< object size in bytes */
-	uint64_t live;	/**< others alive meanwhile; 0 where none are */
+	uint64_t live;	/**< objects alive meanwhile; 0 where none are */
 	uint64_t window_ns;
 };
 
@@ -69,6 +69,10 @@ struct bench_window {
 struct bench_malloc {
 	void *(*malloc)(size_t size);
 	void (*free)(void *obj);
+	/** Give back what the calling thread keeps, and then what the library
+	 *  does. NULL: it has no such call. */
+	void (*idle)(void);
+	void (*trim)(void);
 };
 
 /**
@@ -147,6 +151,7 @@ struct bench_job {
 	/** The same of --live. */
 	bool has_live;
 	uint64_t default_live;
+	uint64_t min_live;
 	/** Whether a cache's counters are shown without --counters. */
 	bool has_counters;
 	/** Used where --batch is not given; 0: the job has none. */

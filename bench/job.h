@@ -44,6 +44,15 @@ extern const struct bench_variant bench_mmap_no_barn_refill_lock;
 extern const struct bench_variant bench_mmap_no_parking;
 extern const struct bench_variant bench_mmap_no_parking_lock;
 
+extern const struct bench_job bench_job_oversub;
+extern const struct bench_variant bench_oversub_glibc;
+extern const struct bench_variant bench_oversub_jemalloc;
+extern const struct bench_variant bench_oversub_mimalloc;
+extern const struct bench_variant bench_oversub_tcmalloc;
+extern const struct bench_variant bench_oversub_tls_list;
+extern const struct bench_variant bench_oversub_pcpool;
+extern const struct bench_variant bench_oversub_pcpool_lock;
+
 extern const struct bench_job bench_job_pair;
 extern const struct bench_variant bench_pair_glibc;
 extern const struct bench_variant bench_pair_jemalloc;

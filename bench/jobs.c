@@ -15,6 +15,7 @@ const struct bench_job *const bench_jobs[] = {
 	&bench_job_counter,
 	&bench_job_exec,
 	&bench_job_mmap,
+	&bench_job_oversub,
 	&bench_job_pair,
 	&bench_job_percpu,
 	&bench_job_rcu,

@@ -47,7 +47,9 @@ static const char usage[] =
 	"  --batch N            objects taken together: batch (10000), mmap "
 	"(10); conn:\n"
 	"                       connections (64)\n"
-	"  --live N[,N...]      percpu: other regions alive (1000)\n"
+	"  --live N[,N...]      percpu: other regions alive; oversub: objects "
+	"of each thread\n"
+	"                       (1000)\n"
 	"  --counters           the cache's counters too, as job mmap shows "
 	"them\n"
 	"  --json FILE          JSON lines; - is stdout, the table then goes "
@@ -309,7 +311,8 @@ static bool settle_lists(const struct raw *raw, struct bench_options *o)
 	o->nr_lives = 1;
 	o->lives[0] = job->default_live;
 	if (raw->lives &&
-	    !numbers("live", raw->lives, 0, LIVE_MAX, o->lives, &o->nr_lives))
+	    !numbers("live", raw->lives, job->min_live, LIVE_MAX, o->lives,
+		     &o->nr_lives))
 		return false;
 	if (raw->sizes)
 		return numbers("size", raw->sizes, job->min_size, max, o->sizes,

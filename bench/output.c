@@ -202,8 +202,7 @@ static void table_head(FILE *f, const struct bench_options *o,
 	if (job->default_batch)
 		fprintf(f, ", batch %u", params->batch);
 	if (job->has_live)
-		fprintf(f, ", %llu others alive",
-			(unsigned long long)params->live);
+		fprintf(f, ", %llu alive", (unsigned long long)params->live);
 	fprintf(f, "\nmedians of %u windows of %.3g s\n\n%-*s", o->reps,
 		(double)params->window_ns / NS_PER_S, width, "variant");
 	if (job->orders)

@@ -17,12 +17,23 @@
 #include <string.h>
 #ifdef __GLIBC__
 #include <gnu/libc-version.h>
+#include <malloc.h>
 #endif
 
 #include "peers.h"
 
 #define SONAMES_MAX 3U
 
+/* What a library that is loaded is told to give memory back with. */
+static int (*je_mallctl)(const char *, void *, size_t *, void *, size_t);
+static void (*mi_collect)(bool force);
+static void (*tc_idle)(void);
+static void (*tc_trim)(void);
+
+static void trim_own(struct bench_malloc *peer, void *lib);
+static void trim_jemalloc(struct bench_malloc *peer, void *lib);
+static void trim_mimalloc(struct bench_malloc *peer, void *lib);
+static void trim_tcmalloc(struct bench_malloc *peer, void *lib);
 static void version_own(void *lib, char *version, size_t vlen);
 static void version_jemalloc(void *lib, char *version, size_t vlen);
 static void version_mimalloc(void *lib, char *version, size_t vlen);
@@ -34,23 +45,27 @@ static const struct library {
 	const char *malloc;
 	const char *free;
 	void (*version)(void *lib, char *version, size_t vlen);
+	void (*trim)(struct bench_malloc *peer, void *lib);
 } libraries[] = {
-	{ "glibc", { NULL }, NULL, NULL, version_own },
+	{ "glibc", { NULL }, NULL, NULL, version_own, trim_own },
 	{ "jemalloc",
 	  { "libjemalloc.so.2" },
 	  "malloc",
 	  "free",
-	  version_jemalloc },
+	  version_jemalloc,
+	  trim_jemalloc },
 	{ "mimalloc",
 	  { "libmimalloc.so.2", "libmimalloc.so.3" },
 	  "mi_malloc",
 	  "mi_free",
-	  version_mimalloc },
+	  version_mimalloc,
+	  trim_mimalloc },
 	{ "tcmalloc",
 	  { "libtcmalloc.so.4", "libtcmalloc_minimal.so.4" },
 	  "tc_malloc",
 	  "tc_free",
-	  version_tcmalloc },
+	  version_tcmalloc,
+	  trim_tcmalloc },
 };
 
 const char *const bench_peers[] = { "glibc", "jemalloc", "mimalloc", "tcmalloc",
@@ -116,6 +131,60 @@ static void version_tcmalloc(void *lib, char *version, size_t vlen)
 	snprintf(version, vlen, "%d.%d%s", major, minor, patch);
 }
 
+/* --- giving memory back ---------------------------------- */
+
+static void own_trim(void)
+{
+#ifdef __GLIBC__
+	malloc_trim(0);
+#endif
+}
+
+static void trim_own(struct bench_malloc *peer, void *lib)
+{
+	(void)lib;
+	peer->trim = own_trim;
+}
+
+static void jemalloc_idle(void)
+{
+	je_mallctl("thread.tcache.flush", NULL, NULL, NULL, 0);
+}
+
+/* 4096 stands for all arenas (MALLCTL_ARENAS_ALL). */
+static void jemalloc_trim(void)
+{
+	je_mallctl("arena.4096.purge", NULL, NULL, NULL, 0);
+}
+
+static void trim_jemalloc(struct bench_malloc *peer, void *lib)
+{
+	if (!find(lib, "mallctl", &je_mallctl))
+		return;
+	peer->idle = jemalloc_idle;
+	peer->trim = jemalloc_trim;
+}
+
+static void mimalloc_trim(void)
+{
+	mi_collect(true);
+}
+
+/* The call is for the calling thread's heap, and for what all share. */
+static void trim_mimalloc(struct bench_malloc *peer, void *lib)
+{
+	if (find(lib, "mi_collect", &mi_collect))
+		peer->idle = peer->trim = mimalloc_trim;
+}
+
+static void trim_tcmalloc(struct bench_malloc *peer, void *lib)
+{
+	if (find(lib, "MallocExtension_MarkThreadIdle", &tc_idle))
+		peer->idle = tc_idle;
+	if (find(lib, "MallocExtension_ReleaseFreeMemory", &tc_trim))
+		peer->trim = tc_trim;
+}
+
 int bench_load_peer(const char *name, struct bench_malloc *peer, char *version,
 		    size_t vlen)
 {
@@ -128,10 +197,12 @@ int bench_load_peer(const char *name, struct bench_malloc *peer, char *version,
 		l++;
 	if (l == end)
 		return ENOENT;
+	*peer = (struct bench_malloc){ NULL, NULL, NULL, NULL };
 	snprintf(version, vlen, "unknown");
 	if (!l->malloc) {
 		peer->malloc = malloc;
 		peer->free = free;
+		l->trim(peer, NULL);
 		l->version(NULL, version, vlen);
 		return 0;
 	}
@@ -141,6 +212,7 @@ int bench_load_peer(const char *name, struct bench_malloc *peer, char *version,
 	if (!lib || !find(lib, l->malloc, &peer->malloc) ||
 	    !find(lib, l->free, &peer->free))
 		return ENOENT;
+	l->trim(peer, lib);
 	l->version(lib, version, vlen);
 	return 0;
 }

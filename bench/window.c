@@ -84,6 +84,11 @@ static int pin(unsigned int cpu)
 	return sched_setaffinity(0, sizeof(set), &set) ? errno : 0;
 }
 
+int bench_pin(unsigned int index)
+{
+	return pin(cpus[index % nr_cpus]);
+}
+
 /* Say that this thread is here; wait until the phase is reached. */
 static enum phase gate(struct window *w, enum phase phase)
 {

@@ -8,6 +8,9 @@
 /** Learn which CPUs may be used. Returns 0 or an errno value. */
 int bench_cpus_init(void);
 
+/** Pin the caller to one, round robin. Returns 0 or an errno value. */
+int bench_pin(unsigned int index);
+
 /** How many those are. */
 unsigned int bench_nr_cpus(void);
 
