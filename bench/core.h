@@ -109,6 +109,8 @@ struct bench_variant {
 	const char *peer;
 	/** Added to PCPOOL_OPTIONS for its process, or NULL. */
 	const char *options;
+	/** What open() makes is for so many threads only. */
+	bool sized_by_threads;
 	/** Before the first window with these sizes. */
 	int (*open)(const struct bench_params *params,
 		    const struct bench_malloc *peer, void **shared);

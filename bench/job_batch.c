@@ -11,6 +11,7 @@
 
 #include "batch.h"
 #include "job.h"
+#include "module.h"
 
 int bench_batch_enter(struct bench_thread *t)
 {
@@ -24,10 +25,16 @@ void bench_batch_leave(struct bench_thread *t)
 }
 
 static const struct bench_variant *const variants[] = {
-	&bench_batch_glibc,	  &bench_batch_jemalloc,
-	&bench_batch_mimalloc,	  &bench_batch_tcmalloc,
-	&bench_batch_mutex_list,  &bench_batch_tls_list,
-	&bench_batch_limit,	  &bench_batch_pcpool,
+	&bench_batch_glibc,
+	&bench_batch_jemalloc,
+	&bench_batch_mimalloc,
+	&bench_batch_tcmalloc,
+	&bench_apr,
+	&bench_rte_mempool,
+	&bench_batch_mutex_list,
+	&bench_batch_tls_list,
+	&bench_batch_limit,
+	&bench_batch_pcpool,
 	&bench_batch_pcpool_lock,
 	&bench_batch_pcpool_inline,
 	&bench_batch_pcpool_resident,

@@ -3,11 +3,20 @@
 #include <config.h>
 
 #include "job.h"
+#include "module.h"
 
 static const struct bench_variant *const variants[] = {
-	&bench_pair_glibc,    &bench_pair_jemalloc,   &bench_pair_mimalloc,
-	&bench_pair_tcmalloc, &bench_pair_mutex_list, &bench_pair_tls_list,
-	&bench_pair_limit,    &bench_pair_pcpool,     &bench_pair_pcpool_lock,
+	&bench_pair_glibc,
+	&bench_pair_jemalloc,
+	&bench_pair_mimalloc,
+	&bench_pair_tcmalloc,
+	&bench_apr,
+	&bench_rte_mempool,
+	&bench_pair_mutex_list,
+	&bench_pair_tls_list,
+	&bench_pair_limit,
+	&bench_pair_pcpool,
+	&bench_pair_pcpool_lock,
 	&bench_pair_pcpool_inline,
 	&bench_pair_pcpool_resident,
 };

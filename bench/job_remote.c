@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "job.h"
+#include "module.h"
 #include "remote.h"
 
 #define PAIRS_MAX 2048U
@@ -62,11 +63,18 @@ void bench_remote_end(struct bench_thread *t)
 }
 
 static const struct bench_variant *const variants[] = {
-	&bench_remote_glibc,	  &bench_remote_jemalloc,
-	&bench_remote_mimalloc,	  &bench_remote_tcmalloc,
-	&bench_remote_mutex_list, &bench_remote_tls_list,
-	&bench_remote_limit,	  &bench_remote_ring,
-	&bench_remote_pcpool,	  &bench_remote_pcpool_lock,
+	&bench_remote_glibc,
+	&bench_remote_jemalloc,
+	&bench_remote_mimalloc,
+	&bench_remote_tcmalloc,
+	&bench_apr,
+	&bench_rte_mempool,
+	&bench_remote_mutex_list,
+	&bench_remote_tls_list,
+	&bench_remote_limit,
+	&bench_remote_ring,
+	&bench_remote_pcpool,
+	&bench_remote_pcpool_lock,
 };
 
 static const uint64_t sizes[] = { 256, 0 };

@@ -20,6 +20,7 @@
 #include <malloc.h>
 #endif
 
+#include "module.h"
 #include "peers.h"
 
 #define SONAMES_MAX 3U
@@ -68,7 +69,9 @@ static const struct library {
 	  trim_tcmalloc },
 };
 
-const char *const bench_peers[] = { "glibc", "jemalloc", "mimalloc", "tcmalloc",
+/* The last ones are modules (module.h). */
+const char *const bench_peers[] = { "glibc",	"jemalloc", "mimalloc",
+				    "tcmalloc", "apr",	    "rte_mempool",
 				    NULL };
 
 static void version_own(void *lib, char *version, size_t vlen)
@@ -191,13 +194,19 @@ int bench_load_peer(const char *name, struct bench_malloc *peer, char *version,
 	const struct library *l = libraries;
 	const struct library *end =
 		libraries + sizeof(libraries) / sizeof(libraries[0]);
+	const struct bench_module *module;
 	void *lib = NULL;
 
 	while (l < end && strcmp(l->name, name))
 		l++;
-	if (l == end)
-		return ENOENT;
 	*peer = (struct bench_malloc){ NULL, NULL, NULL, NULL };
+	if (l == end) {
+		module = bench_load_module(name);
+		if (!module)
+			return ENOENT;
+		snprintf(version, vlen, "%s", module->version());
+		return 0;
+	}
 	snprintf(version, vlen, "unknown");
 	if (!l->malloc) {
 		peer->malloc = malloc;

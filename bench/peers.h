@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The malloc implementations that the variants are compared with. */
+/* The allocators that the variants are compared with: malloc implementations,
+ * and others in modules. */
 #ifndef BENCH_PEERS_H
 #define BENCH_PEERS_H
 
@@ -12,7 +13,8 @@
 extern const char *const bench_peers[];
 
 /**
- * Load one, privately: its malloc replaces nobody's in this process. version:
+ * Load one, privately: its malloc replaces nobody's in this process. Of a
+ * module *peer stays clear. version:
  * of vlen bytes, filled with what the library says of itself.
  *
  * Returns 0, or ENOENT when it is not installed or lacks what is needed.

@@ -13,6 +13,7 @@
 #include <pcpool/pcpool.h>
 
 #include "counters.h"
+#include "module.h"
 #include "window.h"
 #include "worker.h"
 
@@ -25,6 +26,7 @@ struct worker {
 	bool open;
 	uint64_t size;
 	uint64_t live;
+	uint32_t threads;
 	void *shared;
 };
 
@@ -53,7 +55,8 @@ static int open_variant(struct worker *w, const struct bench_params *params,
 {
 	int err = 0;
 
-	if (w->open && w->size == params->size && w->live == params->live)
+	if (w->open && w->size == params->size && w->live == params->live &&
+	    (w->threads == params->threads || !w->variant->sized_by_threads))
 		return 0;
 	if (close_variant(w, result))
 		return result->error;
@@ -64,6 +67,7 @@ static int open_variant(struct worker *w, const struct bench_params *params,
 	w->open = true;
 	w->size = params->size;
 	w->live = params->live;
+	w->threads = params->threads;
 	return 0;
 }
 
@@ -156,15 +160,25 @@ static void serve(struct worker *w, const struct bench_request *request)
 /* Job and variant by name. Returns 0, or an exit status. */
 static int find(struct worker *w, const char *job, const char *variant)
 {
+	const struct bench_module *module;
 	char version[BENCH_TEXT_MAX];
 
 	w->job = bench_find_job(job);
 	w->variant = w->job ? bench_find_variant(w->job, variant) : NULL;
 	if (!w->variant)
 		return 2;
-	if (w->variant->peer && bench_load_peer(w->variant->peer, &w->peer,
-						version, sizeof(version)))
+	if (!w->variant->peer)
+		return 0;
+	if (bench_load_peer(w->variant->peer, &w->peer, version,
+			    sizeof(version)))
 		return 1;
+	/* Of a peer in a module, all else is there too. */
+	if (!w->variant->run && !w->job->window) {
+		module = bench_load_module(w->variant->peer);
+		w->variant = bench_module_variant(module, job);
+		if (!w->variant)
+			return 2;
+	}
 	return 0;
 }
 
