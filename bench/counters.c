@@ -78,7 +78,9 @@ enum kind { SHAPE, HELD, EVENT };
 	X(unpark_slab, EVENT, NULL) \
 	X(unpark_event, EVENT, NULL) \
 	X(list_lock, EVENT, "locks/Mop") \
-	X(list_lock_contended, EVENT, "contended/Mop")
+	X(list_lock_contended, EVENT, "contended/Mop") \
+	X(shared_atomic, EVENT, NULL) \
+	X(other_lock, EVENT, NULL)
 
 #define KIND_SHAPE "shape"
 #define KIND_HELD "held"

@@ -103,6 +103,12 @@ struct pcpool_cache_stats {
 	uint64_t unpark_event;    /**< times there was something parked */
 	uint64_t list_lock;       /**< list_lock acquisitions */
 	uint64_t list_lock_contended; /**< of these, not had at the first try */
+	uint64_t shared_atomic;   /**< atomic changes of words that CPUs share:
+				   *   barns, slabs' free lists, spent sheaves;
+				   *   not those of locks and of constructions */
+	uint64_t other_lock;      /**< acquisitions of the locks of waiting
+				   *   slabs, of all slabs of the cache, and of
+				   *   the memory they come from */
 };
 
 /** Fill *stats. Returns 0, or EINVAL when an argument is NULL or stats_size is

@@ -62,6 +62,8 @@ enum pcp_stat_id {
 	PCP_STAT_UNPARK_EVENT,
 	PCP_STAT_LIST_LOCK,
 	PCP_STAT_LIST_LOCK_CONTENDED,
+	PCP_STAT_SHARED_ATOMIC,
+	PCP_STAT_OTHER_LOCK,
 	PCP_STAT_COUNT
 };
 
@@ -111,6 +113,13 @@ static inline void pcp_stat_add(struct pcp_stat *stat, enum pcp_stat_id id,
 static inline void pcp_stat_inc(struct pcp_stat *stat, enum pcp_stat_id id)
 {
 	pcp_stat_add(stat, id, 1);
+}
+
+/* n atomic read-modify-writes of words that CPUs share were done: what a cache
+ * costs beyond its own lines. Counted once for all of a call. */
+static inline void pcp_stat_shared(struct pcp_stat *stat, uint64_t n)
+{
+	pcp_stat_add(stat, PCP_STAT_SHARED_ATOMIC, n);
 }
 
 #endif /* PCP_CPU_STAT_H */

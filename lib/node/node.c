@@ -102,6 +102,7 @@ void pcp_node_queue(struct pcp_node *node, struct pcp_slab *slab)
 	pcp_slabs_add_tail(&node->waiting, &slab->list);
 	pcp_store(&node->nr_waiting, node->nr_waiting + 1);
 	pcp_unlock(&node->death_lock);
+	pcp_stat_inc(&node->kind->stat, PCP_STAT_OTHER_LOCK);
 }
 
 /* CONTEXT: list_lock held. A slab the caller holds, which has a free object, is
@@ -137,6 +138,7 @@ static void unpark_locked(struct pcp_node *node, struct pcp_slab_link *dead)
 						     park), dead);
 	}
 	if (count) {
+		pcp_stat_shared(&node->kind->stat, 1);
 		pcp_stat_inc(&node->kind->stat, PCP_STAT_UNPARK_EVENT);
 		pcp_stat_add(&node->kind->stat, PCP_STAT_UNPARK_SLAB, count);
 	}
@@ -236,6 +238,7 @@ static struct pcp_slab *pop_waiting(struct pcp_node *node, bool oldest)
 			node->low = node->nr_waiting;
 	}
 	pcp_unlock(&node->death_lock);
+	pcp_stat_inc(&node->kind->stat, PCP_STAT_OTHER_LOCK);
 	return slab;
 }
 
@@ -291,6 +294,7 @@ static void link_or_retire(struct pcp_node *node, struct pcp_slab *slab,
 		PCP_HOOK(PCP_HOOK_PARK);
 		/* The slab is the stack's with this push: not touched after. */
 		pcp_stat_inc(&node->kind->stat, PCP_STAT_PARK_SLAB);
+		pcp_stat_shared(&node->kind->stat, 1);
 		pcp_stack_push(&node->parked, &slab->park);
 	}
 }
@@ -442,8 +446,10 @@ void *pcp_node_take_built(struct pcp_node *node, struct pcp_slab_link *dead)
 	for (; left && !obj && !pcp_slabs_empty(&node->partial); left--) {
 		obj = take_built_locked(node, &rest);
 		list_unlock(node);
-		if (rest.count)
+		if (rest.count) {
 			pcp_node_give(node, &rest, dead);
+			pcp_stat_shared(&node->kind->stat, 1);
+		}
 		list_lock(node);
 	}
 	list_unlock(node);

@@ -106,6 +106,8 @@ static const struct {
 	FIELD(unpark_event),
 	FIELD(list_lock),
 	FIELD(list_lock_contended),
+	FIELD(shared_atomic),
+	FIELD(other_lock),
 #undef FIELD
 };
 

@@ -62,6 +62,8 @@ static const struct {
 	EVENT(UNPARK_EVENT, unpark_event),
 	EVENT(LIST_LOCK, list_lock),
 	EVENT(LIST_LOCK_CONTENDED, list_lock_contended),
+	EVENT(SHARED_ATOMIC, shared_atomic),
+	EVENT(OTHER_LOCK, other_lock),
 #undef EVENT
 };
 

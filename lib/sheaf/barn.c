@@ -41,6 +41,7 @@ static struct pcp_sheaf *get(struct pcp_barn *barn, struct pcp_stack *stack,
 	 * node. Pairs with the acquire in put(). */
 	pcp_stack_push(&barn->unused, link);
 	__atomic_fetch_sub(count, 1U, __ATOMIC_RELEASE);
+	pcp_stat_shared(barn->stat, 3);
 	return sheaf;
 }
 
@@ -59,12 +60,14 @@ static bool put(struct pcp_barn *barn, struct pcp_stack *stack,
 	}
 	if (!link) {
 		pcp_sub(count, 1U);
+		pcp_stat_shared(barn->stat, 2);
 		return false;
 	}
 	pcp_store_release(
 		&pcp_container_of(link, struct pcp_barn_node, link)->sheaf,
 		sheaf);
 	pcp_stack_push(stack, link);
+	pcp_stat_shared(barn->stat, 3);
 	return true;
 }
 
@@ -94,6 +97,7 @@ struct pcp_sheaf *pcp_barn_get_partial(struct pcp_barn *barn)
 {
 	if (!pcp_load(&barn->partial))
 		return NULL;
+	pcp_stat_shared(barn->stat, 1);
 	/* Pairs with the exchange in pcp_barn_put_partial(). */
 	return pcp_xchg(&barn->partial, NULL);
 }
@@ -134,6 +138,7 @@ bool pcp_barn_put_empty(struct pcp_barn *barn, struct pcp_sheaf *sheaf)
 struct pcp_sheaf *pcp_barn_put_partial(struct pcp_barn *barn,
 				       struct pcp_sheaf *sheaf)
 {
+	pcp_stat_shared(barn->stat, 1);
 	return pcp_xchg(&barn->partial, sheaf);
 }
 

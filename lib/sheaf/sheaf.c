@@ -69,6 +69,8 @@ static struct pcp_sheaf *reuse(struct pcp_sheaves *set, uint32_t capacity,
 	struct pcp_sheaf *sheaf = take_list(&set->retired), *found = NULL;
 	struct pcp_sheaf *next, *none = NULL;
 
+	if (sheaf)
+		pcp_stat_shared(set->stat, 2);
 	if (sheaf && serves(sheaf, capacity, oversize)) {
 		found = sheaf;
 		sheaf = pcp_sheaf_tail(sheaf)->next;
@@ -102,6 +104,7 @@ static struct pcp_sheaf *sheaf_new(struct pcp_sheaves *set, uint32_t capacity,
 	do
 		pcp_sheaf_tail(sheaf)->all = head;
 	while (!pcp_cas(&set->all, &head, sheaf));
+	pcp_stat_shared(set->stat, 1);
 	pcp_stat_inc(set->stat, PCP_STAT_SHEAF_ALLOC);
 	return sheaf;
 }
@@ -141,6 +144,7 @@ void pcp_sheaf_move(struct pcp_sheaf *to, struct pcp_sheaf *from)
 
 void pcp_sheaf_retire(struct pcp_sheaves *set, struct pcp_sheaf *sheaf)
 {
+	pcp_stat_shared(set->stat, 1);
 	if (pcp_sheaf_tail(sheaf)->oversize || pcp_sheaf_fits(set, sheaf)) {
 		push(&set->retired, sheaf);
 		return;

@@ -153,6 +153,8 @@ struct pcp_slab *pcp_slab_create(struct pcp_kind *kind, unsigned int node)
 	pcp_slabs_add_tail(&kind->all, &slab->all);
 	kind->nr_slabs++;
 	pcp_unlock(&kind->slabs_lock);
+	/* That one, and the arenas'. */
+	pcp_stat_add(&kind->stat, PCP_STAT_OTHER_LOCK, 2);
 	pcp_stat_inc(&kind->stat, PCP_STAT_ALLOC_SLAB);
 	PCP_HOOK(PCP_HOOK_GROW_UNPUBLISHED);
 	return slab;
@@ -171,6 +173,7 @@ void pcp_slab_release(struct pcp_slab *slab)
 	slab->magic = 0;
 	give_beside(slab);
 	pcp_block_free(slab, layout->slab_size);
+	pcp_stat_add(&kind->stat, PCP_STAT_OTHER_LOCK, 2);
 	pcp_stat_inc(&kind->stat, PCP_STAT_FREE_SLAB);
 }
 
@@ -237,6 +240,7 @@ uint32_t pcp_slab_take(struct pcp_slab *slab, uint32_t max, void **objs,
 			break;
 		pcp_stat_inc(&slab->kind->stat, PCP_STAT_CMPXCHG_FAIL);
 	}
+	pcp_stat_shared(&slab->kind->stat, 1);
 	mark_out(slab, pcp_word_head(word), count);
 	return count;
 }

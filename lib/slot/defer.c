@@ -308,6 +308,7 @@ static void free_ripe_chain(struct pcp_stock *stock,
 	if (discard || stock->bypass)
 		unlock_objects(stock, chain, discard);
 	pcp_node_give(&stock->nodes[chain->slab->node], chain, dead);
+	pcp_stat_shared(&stock->kind.stat, 1);
 	pcp_sub(&stock->defer.pending, (size_t)chain->count);
 }
 

@@ -40,12 +40,16 @@ static size_t chain_one_slab(struct pcp_stock *stock, size_t n, void **objs,
 void pcp_stock_give(struct pcp_stock *stock, size_t n, void **objs,
 		    struct pcp_slab_link *dead)
 {
-	while (n) {
+	uint64_t chains = 0;
+
+	for (; n; chains++) {
 		struct pcp_chain chain;
 
 		n = chain_one_slab(stock, n, objs, &chain);
 		pcp_node_give(&stock->nodes[chain.slab->node], &chain, dead);
 	}
+	/* Each was a swap of its slab's word. */
+	pcp_stat_shared(&stock->kind.stat, chains);
 }
 
 void pcp_stock_flush(struct pcp_stock *stock, struct pcp_sheaf *sheaf,

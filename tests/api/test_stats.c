@@ -225,6 +225,52 @@ static void count(const struct worker *w)
 }
 
 /* Every hand-out is counted once, whoever drains meanwhile. */
+/* Nothing that CPUs share is changed by the fast path; slabs cannot be had or
+ * emptied without. */
+START_TEST(test_shared_work_is_counted)
+{
+	enum { N = 10000 };
+	struct pcpool_cache *cache = pcpool_cache_create("s", 64, NULL);
+	struct pcpool_cache_stats before, after;
+	static void *objs[N];
+
+	pcpool_free(cache, must_alloc(cache));
+	before = stats_of(cache);
+	for (int i = 0; i < 1000; i++)
+		pcpool_free(cache, must_alloc(cache));
+	after = stats_of(cache);
+	/* A test that is moved to another CPU in between refills there. */
+	if (after.slot_miss == before.slot_miss && after.bypass == before.bypass) {
+		expect_eq(after.shared_atomic, before.shared_atomic);
+		expect_eq(after.other_lock, before.other_lock);
+	}
+	for (int i = 0; i < N; i++)
+		objs[i] = must_alloc(cache);
+	before = after;
+	after = stats_of(cache);
+	/* A new slab: two locks; its objects are taken by a swap at least. */
+	expect_cmp(after.alloc_slab, >, before.alloc_slab);
+	expect_cmp(after.other_lock - before.other_lock, >=,
+		   2 * (after.alloc_slab - before.alloc_slab));
+	expect_cmp(after.shared_atomic - before.shared_atomic, >=,
+		   after.alloc_slab - before.alloc_slab);
+	for (int i = 0; i < N; i++)
+		pcpool_free(cache, objs[i]);
+	before = after;
+	after = stats_of(cache);
+	/* A full sheaf that went to a barn took three. */
+	expect_cmp(after.shared_atomic - before.shared_atomic, >=,
+		   3 * (after.barn_put - before.barn_put));
+	expect_eq(pcpool_cache_shrink(cache), 0);
+	before = after;
+	after = stats_of(cache);
+	expect_cmp(after.other_lock - before.other_lock, >=,
+		   2 * (after.free_slab - before.free_slab));
+	expect_cmp(after.free_slab, >, before.free_slab);
+	must_destroy(cache);
+}
+END_TEST
+
 START_TEST(test_counts_are_exact_at_rest)
 {
 	struct sheet sheet = { 0 };
@@ -317,6 +363,7 @@ int main(void)
 	tcase_add_test(tc, test_process_queries);
 	tcase_add_test(tc, test_known_history);
 	tcase_add_test(tc, test_fast_path_is_counted);
+	tcase_add_test(tc, test_shared_work_is_counted);
 	tcase_add_test(tc, test_counts_are_exact_at_rest);
 	tcase_add_test(tc, test_counts_do_not_wrap);
 	tcase_add_test(tc, test_print);

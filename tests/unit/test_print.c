@@ -129,6 +129,7 @@ START_TEST(test_values)
 		SAME(sheaf_refill); SAME(sheaf_flush); SAME(rseq_abort);
 		SAME(bypass); SAME(drain); SAME(drain_retry);
 		SAME(drain_fail); SAME(list_lock); SAME(list_lock_contended);
+		SAME(shared_atomic); SAME(other_lock);
 #undef SAME
 	}
 	/* Every field there is; the first is the size. */
