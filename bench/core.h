@@ -26,7 +26,7 @@
 #define BENCH_METRICS_MAX (BENCH_JOB_METRICS_MAX + BENCH_COUNTERS_MAX)
 /** Parts of an operation that are timed apart. */
 #define BENCH_PHASES 2U
-#define BENCH_ORDERS_MAX 2U
+#define BENCH_ORDERS_MAX 4U
 #define BENCH_CACHE_LINE 64U
 
 /** Inlined whatever the compiler thinks: calls in a timed loop that the
@@ -147,6 +147,10 @@ struct bench_job {
 	/** A run() may find nothing to do: a window lasts until each thread has
 	 *  been busy. Must be so in the end, whoever stops first. */
 	bool waits;
+	/** Whether a new thread will do; if not, it is set aside and another
+	 *  one made. Called in that thread, pinned, for one at a time and in
+	 *  the order of their index. NULL: all do. */
+	bool (*admit)(const struct bench_thread *t);
 	/** Whether --work means something, and what is meant without it. */
 	bool has_work;
 	uint32_t default_work;

@@ -92,6 +92,8 @@ extern const struct bench_variant bench_remote_ring;
 extern const struct bench_variant bench_remote_pcpool;
 extern const struct bench_variant bench_remote_pcpool_lock;
 
+extern const struct bench_job bench_job_scale;
+
 extern const struct bench_job bench_job_tc;
 extern const struct bench_variant bench_tc_construct;
 extern const struct bench_variant bench_tc_construct_jemalloc;

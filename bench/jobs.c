@@ -20,6 +20,7 @@ const struct bench_job *const bench_jobs[] = {
 	&bench_job_percpu,
 	&bench_job_rcu,
 	&bench_job_remote,
+	&bench_job_scale,
 	&bench_job_tc,
 };
 const unsigned int bench_nr_jobs = sizeof(bench_jobs) / sizeof(bench_jobs[0]);

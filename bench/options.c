@@ -44,7 +44,7 @@ static const char usage[] =
 	"                       tc: packets counted (0); remote: 1 has the "
 	"second thread\n"
 	"                       touch objects too (0)\n"
-	"  --batch N            objects taken together: batch (10000), mmap "
+	"  --batch N            objects taken together: batch, scale (10000), mmap "
 	"(10); conn:\n"
 	"                       connections (64)\n"
 	"  --live N[,N...]      percpu: other regions alive; oversub: objects "

@@ -206,7 +206,7 @@ static void table_head(FILE *f, const struct bench_options *o,
 	fprintf(f, "\nmedians of %u windows of %.3g s\n\n%-*s", o->reps,
 		(double)params->window_ns / NS_PER_S, width, "variant");
 	if (job->orders)
-		fprintf(f, " %5s", "order");
+		fprintf(f, " %10s", "order");
 	fprintf(f, " %13s %13s %13s", job->metrics[0].heading, "min", "max");
 	for (unsigned int m = 1; m < bench_nr_metrics(o); m++)
 		if (bench_metric(job, m)->heading)
@@ -229,7 +229,7 @@ static void table(FILE *f, const struct bench_options *o,
 
 		fprintf(f, "%-*s", width, row->label);
 		if (row->order)
-			fprintf(f, " %5s", row->order);
+			fprintf(f, " %10s", row->order);
 		if (row->error) {
 			fprintf(f, " failed: %s\n", row->error);
 			continue;

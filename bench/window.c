@@ -38,6 +38,7 @@ struct window {
 	pthread_mutex_t lock;
 	pthread_cond_t all_arrived;
 	pthread_cond_t phase_changed;
+	pthread_cond_t answered;
 	unsigned int arrived;
 	unsigned int awaited;
 	enum phase phase;
@@ -52,7 +53,11 @@ struct start {
 	struct window *window;
 	struct bench_thread *thread;
 	pthread_t id;
+	enum { UNKNOWN, ADMITTED, REFUSED } answer; /* under window->lock */
 };
+
+/* Threads that may be refused in a window. */
+#define REFUSALS_MAX 8192U
 
 static unsigned int cpus[CPU_SETSIZE];
 static unsigned int nr_cpus;
@@ -102,6 +107,35 @@ static enum phase gate(struct window *w, enum phase phase)
 	reached = w->phase;
 	pthread_mutex_unlock(&w->lock);
 	return reached;
+}
+
+/* Whether this thread takes part. One that does not stays until the end, or the
+ * next one made would be like it: on its stack. */
+static bool take_part(struct start *start)
+{
+	struct window *w = start->window;
+	bool admitted = !w->job->admit || w->job->admit(start->thread);
+
+	pthread_mutex_lock(&w->lock);
+	start->answer = admitted ? ADMITTED : REFUSED;
+	pthread_cond_signal(&w->answered);
+	while (!admitted && w->phase < PHASE_LEAVE)
+		pthread_cond_wait(&w->phase_changed, &w->lock);
+	pthread_mutex_unlock(&w->lock);
+	return admitted;
+}
+
+static bool is_admitted(struct start *start)
+{
+	struct window *w = start->window;
+	bool admitted;
+
+	pthread_mutex_lock(&w->lock);
+	while (start->answer == UNKNOWN)
+		pthread_cond_wait(&w->answered, &w->lock);
+	admitted = start->answer == ADMITTED;
+	pthread_mutex_unlock(&w->lock);
+	return admitted;
 }
 
 static void await_all(struct window *w, unsigned int arrived)
@@ -174,6 +208,8 @@ static void *thread_main(void *arg)
 	bool entered = false;
 
 	t->error = pin(t->cpu);
+	if (!take_part(start))
+		return NULL;
 	if (!t->error && w->variant->enter)
 		t->error = w->variant->enter(t);
 	if (!t->error) {
@@ -285,6 +321,7 @@ static struct window *make(const struct bench_job *job,
 	pthread_mutex_init(&w->lock, NULL);
 	pthread_cond_init(&w->all_arrived, NULL);
 	pthread_cond_init(&w->phase_changed, NULL);
+	pthread_cond_init(&w->answered, NULL);
 	for (unsigned int i = 0; i < params->threads; i++) {
 		w->thread[i].params = params;
 		w->thread[i].shared = shared;
@@ -294,38 +331,53 @@ static struct window *make(const struct bench_job *job,
 	return w;
 }
 
+/* Make the threads: *started of them, of which *admitted take part. Returns 0 or
+ * an errno value. */
+static int start_threads(struct window *w, struct start *start, unsigned int n,
+			 unsigned int *started, unsigned int *admitted)
+{
+	while (*admitted < n) {
+		struct start *s = &start[*started];
+		int err;
+
+		if (*started == n + REFUSALS_MAX)
+			return EAGAIN;
+		s->window = w;
+		s->thread = &w->thread[*admitted];
+		err = pthread_create(&s->id, NULL, thread_main, s);
+		if (err)
+			return err;
+		++*started;
+		if (!w->job->admit || is_admitted(s))
+			++*admitted;
+	}
+	return 0;
+}
+
 int bench_run_window(const struct bench_job *job,
 		     const struct bench_variant *variant, void *shared,
 		     const struct bench_params *params,
 		     struct bench_window *out)
 {
 	struct window *w = make(job, variant, shared, params);
-	struct start *start = calloc(params->threads, sizeof(*start));
-	unsigned int started = 0;
-	int err = 0;
+	struct start *start = calloc(params->threads + REFUSALS_MAX,
+				     sizeof(*start));
+	unsigned int started = 0, admitted = 0;
+	int err = ENOMEM;
 
-	if (!w || !start) {
-		err = ENOMEM;
+	if (!w || !start)
 		goto out;
-	}
-	while (started < params->threads && !err) {
-		start[started].window = w;
-		start[started].thread = &w->thread[started];
-		err = pthread_create(&start[started].id, NULL, thread_main,
-				     &start[started]);
-		if (!err)
-			started++;
-	}
-	await_all(w, started);
+	err = start_threads(w, start, params->threads, &started, &admitted);
+	await_all(w, admitted);
 	if (!err)
-		err = first_error(w, started);
+		err = first_error(w, admitted);
 	if (!err)
 		err = run(w, shared, params, out);
 	set_phase(w, PHASE_LEAVE);
 	for (unsigned int i = 0; i < started; i++)
 		pthread_join(start[i].id, NULL);
 	if (!err)
-		err = first_error(w, started);
+		err = first_error(w, admitted);
 	if (!err)
 		sum_up(w, params, out);
 out:
