@@ -24,7 +24,6 @@ _Static_assert(PCP_SHEAF_WORD == 0 && PCP_SHEAF_CAPACITY == 8 &&
 	       "sheaf");
 _Static_assert(PCP_SHEAF_SIZE_MASK == 0xffffU && PCP_SHEAF_ALLOC_SHIFT == 16,
 	       "a sheaf's word");
-_Static_assert(PCPOOL_FAST_CID_ == 1 << PCPOOL_FAST_CID_BIT_, "both machines");
 
 int64_t pcp_cache_fast(const struct pcpool_cache *cache)
 {

@@ -127,8 +127,6 @@ static inline struct pcp_lock *lock_of(const struct pcpool_counter *c)
 /* For inline adds, which read it as pcpool/fast.h says. Fixed for the process,
  * once there is a region. */
 _Static_assert(PCPOOL_FAST_LAYOUT == 1, "the layout in fast.h is the one here");
-_Static_assert(PCPOOL_FAST_COUNTER_CID_ == 1 << PCPOOL_FAST_COUNTER_CID_BIT_,
-	       "both machines");
 _Static_assert(PCPOOL_FAST_COUNTER_SPAN_ == PCPOOL_COUNTER_BATCH - 1, "batch");
 
 static uint32_t fast_word(void)

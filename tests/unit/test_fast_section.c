@@ -63,32 +63,35 @@ static void set_up(void)
 	area.rseq_cs = 42;
 }
 
-static void *pop(int64_t word)
+static struct pcpool_cache *made_up(void)
 {
-	return pcpool_fast_pop_((struct pcpool_cache *)(void *)&cache, word,
-				distance());
+	return (struct pcpool_cache *)(void *)&cache;
 }
 
-static int push(int64_t word, void *obj)
+static void *pop(bool cid)
 {
-	return pcpool_fast_push_((struct pcpool_cache *)(void *)&cache, obj,
-				 word, distance());
+	return cid ? pcpool_fast_pop_cid_(made_up(), distance())
+		   : pcpool_fast_pop_cpu_(made_up(), distance());
+}
+
+static int push(bool cid, void *obj)
+{
+	return cid ? pcpool_fast_push_cid_(made_up(), obj, distance())
+		   : pcpool_fast_push_cpu_(made_up(), obj, distance());
 }
 
 START_TEST(takes_from_its_slot)
 {
-	static const int64_t words[] = { 1, 1 | PCPOOL_FAST_CID_ };
-
-	for (int w = 0; w < 2; w++) {
-		const int id = w + 1;
+	for (int cid = 0; cid < 2; cid++) {
+		const int id = cid + 1;
 
 		set_up();
-		expect(pop(words[w]) == &objects[id][1]);
+		expect(pop(cid) == &objects[id][1]);
 		/* An object less and an allocation more, in one word. */
 		expect_eq(sheaves[id].word, 8 << 16 | 1);
-		expect(pop(words[w]) == &objects[id][0]);
+		expect(pop(cid) == &objects[id][0]);
 		expect_eq(sheaves[id].word, 9 << 16);
-		expect(!pop(words[w]));
+		expect(!pop(cid));
 		expect_eq(sheaves[id].word, 9 << 16);
 		expect_eq(sheaves[3 - id].word, 7 << 16 | 2);
 		expect_eq(sheaves[0].word, 7 << 16 | 2);
@@ -99,18 +102,16 @@ END_TEST
 
 START_TEST(gives_to_its_slot)
 {
-	static const int64_t words[] = { 1, 1 | PCPOOL_FAST_CID_ };
-
-	for (int w = 0; w < 2; w++) {
-		const int id = w + 1;
+	for (int cid = 0; cid < 2; cid++) {
+		const int id = cid + 1;
 
 		set_up();
 		for (uint64_t size = 2; size < CAPACITY; size++) {
-			expect(push(words[w], &objects[0][size]));
+			expect(push(cid, &objects[0][size]));
 			expect(sheaves[id].objects[size] == &objects[0][size]);
 			expect_eq(sheaves[id].word, 7 << 16 | (size + 1));
 		}
-		expect(!push(words[w], &objects[0][0]));
+		expect(!push(cid, &objects[0][0]));
 		expect_eq(sheaves[id].word, 7 << 16 | CAPACITY);
 		expect_eq(sheaves[3 - id].word, 7 << 16 | 2);
 		expect_eq(area.rseq_cs, 0);
@@ -122,13 +123,12 @@ END_TEST
 START_TEST(refuses_threads_without_a_cpu)
 {
 	for (int32_t cpu = -2; cpu < 0; cpu++)
-		for (int64_t word = 1; word <= (1 | PCPOOL_FAST_CID_);
-		     word += PCPOOL_FAST_CID_) {
+		for (int cid = 0; cid < 2; cid++) {
 			set_up();
 			area.cpu_id = cpu;
 			area.mm_cid = 0;
-			expect(!pop(word));
-			expect(!push(word, &objects[0][0]));
+			expect(!pop(cid));
+			expect(!push(cid, &objects[0][0]));
 			for (int i = 0; i < IDS; i++)
 				expect_eq(sheaves[i].word, 7 << 16 | 2);
 			/* Nothing that could be unloaded is named. */
@@ -137,37 +137,37 @@ START_TEST(refuses_threads_without_a_cpu)
 }
 END_TEST
 
-static int add(uint32_t word, int64_t *parts, int64_t amount)
+static int add(bool cid, int64_t *parts, int64_t amount)
 {
-	return pcpool_fast_add_(parts, 64, amount, word, distance());
+	return cid ? pcpool_fast_add_cid_(parts, 64, amount, distance())
+		   : pcpool_fast_add_cpu_(parts, 64, amount, distance());
 }
 
 START_TEST(adds_to_its_part)
 {
-	static const uint32_t words[] = { 1, 1 | PCPOOL_FAST_COUNTER_CID_ };
 	const int64_t most = PCPOOL_COUNTER_BATCH - 1;
 
-	for (int w = 0; w < 2; w++) {
-		int64_t parts[IDS * 8] = { 0 }, *part = &parts[8 * (w + 1)];
+	for (int cid = 0; cid < 2; cid++) {
+		int64_t parts[IDS * 8] = { 0 }, *part = &parts[8 * (cid + 1)];
 
 		set_up();
-		expect(add(words[w], parts, most));
+		expect(add(cid, parts, most));
 		expect_eq(*part, most);
-		expect(!add(words[w], parts, 1));
-		expect(!add(words[w], parts, INT64_MAX));
-		expect(!add(words[w], parts, -2 * most - 1));
+		expect(!add(cid, parts, 1));
+		expect(!add(cid, parts, INT64_MAX));
+		expect(!add(cid, parts, -2 * most - 1));
 		expect_eq(*part, most);
-		expect(add(words[w], parts, -2 * most));
+		expect(add(cid, parts, -2 * most));
 		expect_eq(*part, -most);
-		expect(!add(words[w], parts, -1));
-		expect(!add(words[w], parts, INT64_MIN));
+		expect(!add(cid, parts, -1));
+		expect(!add(cid, parts, INT64_MIN));
 		expect_eq(*part, -most);
 		*part = 0;
 		for (int i = 0; i < IDS * 8; i++)
 			expect_eq(parts[i], 0);
 		expect_eq(area.rseq_cs, 0);
 		area.cpu_id = -1;
-		expect(!add(words[w], parts, 1));
+		expect(!add(cid, parts, 1));
 		expect_eq(parts[0], 0);
 	}
 }
@@ -178,10 +178,10 @@ START_TEST(large_words)
 {
 	set_up();
 	sheaves[1].word = UINT64_MAX << 16 | 1;
-	expect(pop(1) == &objects[1][0]);
+	expect(pop(false) == &objects[1][0]);
 	expect_eq(sheaves[1].word, 0);
 	sheaves[1].word = 0xffffffffffff0000U;
-	expect(push(1, &objects[1][0]));
+	expect(push(false, &objects[1][0]));
 	expect_eq(sheaves[1].word, 0xffffffffffff0001U);
 }
 END_TEST
