@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Variants on pcpool by its inline functions, of the jobs pair, batch and exec.
+ * Variants on pcpool by its inline functions, of the jobs pair, batch, remote
+ * and exec.
  * Included by fast_inline.c and fast_resident.c, which say what they are called
  * and whether sections take their address back:
  *
@@ -17,6 +18,7 @@
 #include "job.h"
 #include "pair.h"
 #include "plain.h"
+#include "remote.h"
 
 /* ctx: struct pcpool_cache ** */
 BENCH_INLINE void *take_fast(const void *ctx, size_t size)
@@ -59,6 +61,21 @@ static int run_batch(struct bench_thread *t, unsigned int n)
 	return bench_batch_loop(t, n, &cache, take_fast, give_fast);
 }
 
+static int run_remote(struct bench_thread *t, unsigned int n)
+{
+	struct pcpool_cache *cache = t->shared;
+
+	(void)n;
+	return bench_remote_loop(t, &cache, take_fast, give_fast);
+}
+
+static void leave_remote(struct bench_thread *t)
+{
+	struct pcpool_cache *cache = t->shared;
+
+	bench_remote_leave(t, &cache, give_fast);
+}
+
 static int run_exec(struct bench_thread *t, unsigned int n)
 {
 	struct pcpool_cache *cache = bench_exec_cache(t->shared);
@@ -80,6 +97,16 @@ const struct bench_variant BENCH_FAST(batch) = {
 	.enter = bench_batch_enter,
 	.run = run_batch,
 	.leave = bench_batch_leave,
+	.close = bench_close_pcpool,
+	.cache = bench_cache_pcpool,
+};
+
+const struct bench_variant BENCH_FAST(remote) = {
+	.name = BENCH_FAST_NAME,
+	.open = bench_open_pcpool,
+	.enter = bench_remote_enter,
+	.run = run_remote,
+	.leave = leave_remote,
 	.close = bench_close_pcpool,
 	.cache = bench_cache_pcpool,
 };

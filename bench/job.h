@@ -91,6 +91,8 @@ extern const struct bench_variant bench_remote_limit;
 extern const struct bench_variant bench_remote_ring;
 extern const struct bench_variant bench_remote_pcpool;
 extern const struct bench_variant bench_remote_pcpool_lock;
+extern const struct bench_variant bench_remote_pcpool_inline;
+extern const struct bench_variant bench_remote_pcpool_resident;
 
 extern const struct bench_job bench_job_scale;
 

@@ -75,6 +75,8 @@ static const struct bench_variant *const variants[] = {
 	&bench_remote_ring,
 	&bench_remote_pcpool,
 	&bench_remote_pcpool_lock,
+	&bench_remote_pcpool_inline,
+	&bench_remote_pcpool_resident,
 };
 
 static const uint64_t sizes[] = { 256, 0 };
