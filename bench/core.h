@@ -144,6 +144,8 @@ struct bench_job {
 	 *  groups of so many, where that is not 0. */
 	const uint32_t *default_threads;
 	uint32_t threads_step;
+	/** With --slots the default is a thread for each, up to so many. */
+	uint32_t threads_by_slots;
 	/** A run() may find nothing to do: a window lasts until each thread has
 	 *  been busy. Must be so in the end, whoever stops first. */
 	bool waits;

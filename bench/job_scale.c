@@ -129,15 +129,22 @@ static struct pcpool_cache *cache_of(void *shared)
 static bool admit(const struct bench_thread *t)
 {
 	static bool taken[SLOTS_MAX + 1];
+	static unsigned int nr_taken;
 	unsigned int slot = pcpool_this_slot();
 
 	if (!strcmp(pcpool_mode(), "rseq"))
 		return true;
-	if (!t->index)
+	if (!t->index) {
 		memset(taken, 0, sizeof(taken));
+		nr_taken = 0;
+	}
+	/* More threads than slots have to share. */
+	if (nr_taken == pcpool_nr_slots())
+		return true;
 	if (slot > SLOTS_MAX || taken[slot])
 		return false;
 	taken[slot] = true;
+	nr_taken++;
 	return true;
 }
 
@@ -230,6 +237,7 @@ const struct bench_job bench_job_scale = {
 	.min_size = 1,
 	.default_threads = threads,
 	.threads_step = 2,
+	.threads_by_slots = 64,
 	.waits = true,
 	.admit = admit,
 	.default_batch = 10000,

@@ -296,6 +296,13 @@ static void default_threads(struct bench_options *o)
 	static const uint32_t usual[] = { 1, 2, 0 };
 	const uint32_t *n = o->job->default_threads;
 
+	if (o->slots && o->job->threads_by_slots) {
+		o->threads[0] = o->slots < o->job->threads_by_slots
+					? (o->slots > 1 ? o->slots & ~1U : 2)
+					: o->job->threads_by_slots;
+		o->nr_threads = 1;
+		return;
+	}
 	if (!n)
 		n = usual;
 	for (o->nr_threads = 0; n[o->nr_threads]; o->nr_threads++)
