@@ -50,8 +50,9 @@ extern "C" {
  *   bits 17 to 31  0
  *   bits 32 to 63  the rseq area's distance from the thread pointer, signed
  *
- * The slots follow at PCPOOL_FAST_SLOTS_, 64 bytes each. A slot begins with a
- * pointer to its sheaf; at 0 of that is a word of 64 bits, the lowest 16 of
+ * The slots follow at PCPOOL_FAST_SLOTS_, 64 bytes each. Before them are two more,
+ * which never have an object or room for one: those of a thread that is not
+ * registered, whose cpu_id is -1 or -2. A slot begins with a pointer to its sheaf; at 0 of that is a word of 64 bits, the lowest 16 of
  * which say how many objects it has, the others how many were taken; at 8, in 32
  * bits, how many it can have; at 16 their addresses.
  */
@@ -124,7 +125,8 @@ extern const ptrdiff_t pcpool_fast_area_ __asm__("__rseq_offset");
  * area, arms it; from "1:" to "2:" the kernel restarts it at "4:" when it
  * interrupted the thread; the last instruction before "2:" commits. "6:" is for
  * what is refused: a thread that is not registered, which has a negative cpu_id
- * at 4, no object, no room. Restarted or refused, the call is made.
+ * at 4 (and an mm_cid of 0, somebody else's), no object, no room. Restarted or
+ * refused, the call is made.
  */
 #if defined(__x86_64__)
 
@@ -134,8 +136,9 @@ extern const ptrdiff_t pcpool_fast_area_ __asm__("__rseq_offset");
 	"leaq 3b(%%rip), %%r9\n\t"                                            \
 	"movq %%r9, %%fs:8(%[area])\n"                                        \
 	"1:\n\t"
-#define PCPOOL_FAST_BY_CPU_                                                   \
-	"movslq %%fs:4(%[area]), %%r9\n\t"                                    \
+#define PCPOOL_FAST_BY_CPU_ "movslq %%fs:4(%[area]), %%r9\n\t"
+/* Where no slot is for negative ones. */
+#define PCPOOL_FAST_POSITIVE_                                                 \
 	"testl %%r9d, %%r9d\n\t"                                              \
 	"js 6f\n\t"
 #define PCPOOL_FAST_BY_CID_                                                   \
@@ -160,7 +163,7 @@ extern const ptrdiff_t pcpool_fast_area_ __asm__("__rseq_offset");
 	"4:\n\t"
 
 /* clang-format off */
-#define PCPOOL_FAST_SECTIONS_(by, index)                                      \
+#define PCPOOL_FAST_SECTIONS_(by, index, checked)                             \
 PCPOOL_FAST_ALWAYS_                                                           \
 static inline void *pcpool_fast_pop_##by##_(struct pcpool_cache *cache,       \
 					   ptrdiff_t area)                    \
@@ -228,7 +231,7 @@ static inline int pcpool_fast_add_##by##_(void *parts, size_t stride,         \
 {                                                                             \
 	__asm__ __volatile__ goto(                                            \
 		PCPOOL_FAST_BEGIN_                                            \
-		index                                                         \
+		checked                                                       \
 		"imulq %[stride], %%r9\n\t"                                   \
 		"movq (%[parts], %%r9), %%r10\n\t"                            \
 		"addq %[amount], %%r10\n\t"                                   \
@@ -274,11 +277,14 @@ call:                                                                         \
 	"adrp x9, 3b\n\t"                                                     \
 	"add x9, x9, :lo12:3b\n\t"                                            \
 	"str x9, [%[area], #8]\n"                                             \
-	"1:\n\t"                                                              \
+	"1:\n\t"
+#define PCPOOL_FAST_BY_CPU_ "ldrsw x9, [%[area], #4]\n\t"
+/* Where no slot is for negative ones. */
+#define PCPOOL_FAST_POSITIVE_ "tbnz w9, #31, 2f\n\t"
+#define PCPOOL_FAST_BY_CID_                                                   \
 	"ldrsw x9, [%[area], #4]\n\t"                                         \
-	"tbnz w9, #31, 2f\n\t"
-#define PCPOOL_FAST_BY_CPU_ ""
-#define PCPOOL_FAST_BY_CID_ "ldrsw x9, [%[area], #24]\n\t"
+	"tbnz w9, #31, 2f\n\t"                                                \
+	"ldrsw x9, [%[area], #24]\n\t"
 /* x10 = the sheaf, x11 = its word. */
 #define PCPOOL_FAST_SHEAF_                                                    \
 	"add x9, %[cache], x9, lsl #6\n\t"                                    \
@@ -295,7 +301,7 @@ call:                                                                         \
 	"4:\n\t"
 
 /* clang-format off */
-#define PCPOOL_FAST_SECTIONS_(by, index)                                      \
+#define PCPOOL_FAST_SECTIONS_(by, index, checked)                             \
 PCPOOL_FAST_ALWAYS_                                                           \
 static inline void *pcpool_fast_pop_##by##_(struct pcpool_cache *cache,       \
 					   ptrdiff_t area)                    \
@@ -371,7 +377,7 @@ static inline int pcpool_fast_add_##by##_(void *parts, size_t stride,         \
                                                                               \
 	__asm__ __volatile__(                                                 \
 		PCPOOL_FAST_BEGIN_                                            \
-		index                                                         \
+		checked                                                       \
 		"madd x9, x9, %[stride], %[parts]\n\t"                        \
 		"ldr x10, [x9]\n\t"                                           \
 		"adds x10, x10, %[amount]\n\t"                                \
@@ -405,8 +411,9 @@ static inline int pcpool_fast_add_##by##_(void *parts, size_t stride,         \
  * pcpool_fast_add_*_(): not 0 if done. What is not done is the call's. Each for both
  * indexes: one that looked which it is would take a tenth longer.
  */
-PCPOOL_FAST_SECTIONS_(cpu, PCPOOL_FAST_BY_CPU_)
-PCPOOL_FAST_SECTIONS_(cid, PCPOOL_FAST_BY_CID_)
+PCPOOL_FAST_SECTIONS_(cpu, PCPOOL_FAST_BY_CPU_,
+		      PCPOOL_FAST_BY_CPU_ PCPOOL_FAST_POSITIVE_)
+PCPOOL_FAST_SECTIONS_(cid, PCPOOL_FAST_BY_CID_, PCPOOL_FAST_BY_CID_)
 
 /* The word that a cache begins with. */
 PCPOOL_FAST_ALWAYS_

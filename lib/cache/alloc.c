@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * pcpool_alloc() and pcpool_alloc_node(). The fast path is one section; see
- * doc/fast-path.md for what it compiles to.
+ * pcpool_alloc() and pcpool_alloc_node(). The fast path is one section, that of
+ * pcpool/fast.h; see doc/fast-path.md for what it compiles to.
  */
 #include <config.h>
 
@@ -66,7 +66,9 @@ void *pcp_cache_alloc_slow(struct pcpool_cache *cache, bool aborted,
 	return obj ? pcp_cache_hand_out(cache, obj) : NULL;
 }
 
-PCP_API void *pcpool_alloc(struct pcpool_cache *cache)
+/* Where the shorter section of pcpool_alloc() is not for the cache or refused. */
+PCP_NOINLINE static void *alloc_any(struct pcpool_cache *cache,
+				    const void *caller)
 {
 	enum pcp_section section = PCP_REFUSED;
 	void *obj;
@@ -76,8 +78,20 @@ PCP_API void *pcpool_alloc(struct pcpool_cache *cache)
 		if (pcp_likely(section == PCP_DONE))
 			return pcp_cache_hand_out(cache, obj);
 	}
-	return pcp_cache_alloc_slow(cache, section == PCP_ABORTED,
-				    __builtin_return_address(0));
+	return pcp_cache_alloc_slow(cache, section == PCP_ABORTED, caller);
+}
+
+PCP_API void *pcpool_alloc(struct pcpool_cache *cache)
+{
+#if PCPOOL_FAST_INLINE
+	if (pcp_likely(cache && pcp_cache_is_plain(cache))) {
+		void *obj = pcpool_fast_pop_cpu_(cache, pcp_cache_area(cache));
+
+		if (pcp_likely(obj))
+			return obj;
+	}
+#endif
+	return alloc_any(cache, __builtin_return_address(0));
 }
 
 PCP_API void *pcpool_alloc_node(struct pcpool_cache *cache, int node)

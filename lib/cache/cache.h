@@ -3,6 +3,8 @@
 #ifndef PCP_CACHE_CACHE_H
 #define PCP_CACHE_CACHE_H
 
+/* The library is never unloaded. */
+#define PCPOOL_FAST_RESIDENT
 #include <pcpool/fast.h>
 
 #include "slot/book.h"
@@ -48,6 +50,21 @@ _Static_assert(offsetof(struct pcpool_cache, stock) +
 
 /* What `fast` is of a cache that is otherwise made. */
 int64_t pcp_cache_fast(const struct pcpool_cache *cache);
+
+#if PCPOOL_FAST_INLINE
+/* A cache that has nothing for the calls to look at but its slot, and a slot for
+ * each CPU. One word says both, and where the area is: fewer loads than from
+ * variables of the process. */
+static inline bool pcp_cache_is_plain(const struct pcpool_cache *cache)
+{
+	return PCPOOL_FAST_KIND_(cache->fast) == PCPOOL_FAST_LAYOUT;
+}
+
+static inline ptrdiff_t pcp_cache_area(const struct pcpool_cache *cache)
+{
+	return cache->fast >> PCPOOL_FAST_AREA_SHIFT_;
+}
+#endif
 
 /* Slow halves of alloc and free, after a refused or aborted section. The first
  * returns a built object that still has to be handed out, or NULL with errno;

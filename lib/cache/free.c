@@ -43,19 +43,29 @@ void pcp_cache_free_slow(struct pcpool_cache *cache, void *obj, bool aborted,
 	errno = saved;
 }
 
-PCP_API void pcpool_free(struct pcpool_cache *cache, void *obj)
+/* Where the shorter section of pcpool_free() is not for the cache or refused. */
+PCP_NOINLINE static void free_any(struct pcpool_cache *cache, void *obj,
+				  const void *caller)
 {
 	enum pcp_section section = PCP_REFUSED;
 
-	/* What is accounted goes the slow way from here, not through a call of
-	 * its own, which would cost every free a stack frame. */
 	if (pcp_likely(cache && obj && !cache->accounted)) {
 		section = pcp_rseq_push(cache->stock.slots, obj);
 		if (pcp_likely(section == PCP_DONE))
 			return;
 	}
-	pcp_cache_free_slow(cache, obj, section == PCP_ABORTED,
-			    __builtin_return_address(0));
+	pcp_cache_free_slow(cache, obj, section == PCP_ABORTED, caller);
+}
+
+PCP_API void pcpool_free(struct pcpool_cache *cache, void *obj)
+{
+#if PCPOOL_FAST_INLINE
+	if (pcp_likely(cache && obj && pcp_cache_is_plain(cache)) &&
+	    pcp_likely(pcpool_fast_push_cpu_(cache, obj,
+					     pcp_cache_area(cache))))
+		return;
+#endif
+	free_any(cache, obj, __builtin_return_address(0));
 }
 
 PCP_API int pcpool_discard(struct pcpool_cache *cache, void *obj)

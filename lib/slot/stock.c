@@ -8,8 +8,15 @@
 #include "cpu/topology.h"
 #include "slot/adapt.h"
 
+_Static_assert(offsetof(struct pcp_stock, nobody) +
+				       2 * sizeof(struct pcp_slot) ==
+			       offsetof(struct pcp_stock, slots),
+	       "right before the slots");
+
 static void set_slots(struct pcp_stock *stock, struct pcp_sheaf *sheaf)
 {
+	for (unsigned int i = 0; i < PCP_ARRAY_SIZE(stock->nobody); i++)
+		pcp_store(&stock->nobody[i].main, PCP_CLOSED);
 	for (unsigned int i = 0; i < pcp_index.nr_ids; i++) {
 		struct pcp_slot *slot = &stock->slots[i];
 

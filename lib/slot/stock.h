@@ -78,6 +78,9 @@ struct pcp_stock {
 	uint64_t drains; /* begun; also read without the lock */
 	struct pcp_tending tending;
 	struct pcp_defer defer;
+	/* CLOSED for ever: slots -2 and -1, which the sections of pcpool/fast.h
+	 * reach in a thread that is not registered. */
+	struct pcp_slot nobody[2] PCP_ALIGNED(128);
 	struct pcp_slot slots[] PCP_ALIGNED(128); /* pcp_index.nr_ids */
 };
 

@@ -27,7 +27,8 @@ struct slot {
 };
 
 static struct {
-	unsigned char head[PCPOOL_FAST_SLOTS_];
+	unsigned char head[PCPOOL_FAST_SLOTS_ - 2 * sizeof(struct slot)];
+	struct slot nobody[2];
 	struct slot slots[IDS];
 } cache PCP_ALIGNED(128);
 
@@ -41,6 +42,8 @@ static struct {
 	uint32_t unused;
 } area PCP_ALIGNED(32);
 
+/* Neither an object nor room for one. */
+static struct sheaf closed;
 static struct sheaf sheaves[IDS];
 static unsigned char objects[IDS][CAPACITY];
 
@@ -58,6 +61,8 @@ static void set_up(void)
 			sheaves[i].objects[k] = &objects[i][k];
 		cache.slots[i].main = &sheaves[i];
 	}
+	for (int i = 0; i < 2; i++)
+		cache.nobody[i].main = &closed;
 	area.cpu_id = 1;
 	area.mm_cid = 2;
 	area.rseq_cs = 42;
