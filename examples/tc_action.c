@@ -90,10 +90,11 @@ static void tc_action_gather(struct tc_action *action, struct tc_env *env)
 		sum[TC_HW_PACKETS] += hw->packets;
 		sum[TC_HW_BYTES] += hw->bytes;
 		sum[TC_DROPS] += queue->drops;
-		/* Lines of CPUs that counted nothing stay clean. */
-		if (basic->packets)
+		/* Lines of CPUs that counted nothing stay clean. A thread may
+		 * have moved on between its two additions. */
+		if (basic->packets | basic->bytes)
 			*basic = (struct tc_stats){ 0 };
-		if (hw->packets)
+		if (hw->packets | hw->bytes)
 			*hw = (struct tc_stats){ 0 };
 		if (queue->drops)
 			queue->drops = 0;
