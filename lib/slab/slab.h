@@ -83,7 +83,8 @@ struct pcp_kind {
 	void *arg;
 	unsigned int flags; /* PCPOOL_DTOR_ON_FREE, PCPOOL_CHECK */
 	const char *name;
-	uint64_t random; /* seed of the next slab's shuffle */
+	uint64_t random; /* seed for the next slab */
+	uint16_t *cycle; /* the order of objects, from anywhere; or not yet */
 	struct pcp_stat stat;
 	/* Rank PCP_RANK_SLABS, a leaf. Guards all, nr_slabs and busy. */
 	struct pcp_lock slabs_lock;

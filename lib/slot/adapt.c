@@ -11,7 +11,7 @@ static const uint32_t ladder[] = { 3, 11, 27, 59, 123, 251, 507, 1019 };
 /* Bytes of objects that the main and the spare of a slot may hold, and those of
  * a barn per CPU of its node and at least. */
 #define SLOT_BYTES ((size_t)256 << 10)
-#define BARN_BYTES ((size_t)1 << 20)
+#define BARN_BYTES ((size_t)4 << 20)
 
 /* Misses that make a window, and the capacities' worth of operations which
  * they have to be spread over to be few. */

@@ -7,7 +7,7 @@
 
 /* What main and spare of a slot may hold, and a barn. */
 #define SLOT_BYTES ((size_t)256 << 10)
-#define BARN_BYTES ((size_t)1 << 20)
+#define BARN_BYTES ((size_t)4 << 20)
 
 /* Misses of a window, and the capacities of operations over which they are
  * rare. */
