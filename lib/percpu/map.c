@@ -338,6 +338,10 @@ static struct pcp_span *search(struct pcp_map *map, struct pcp_bins *bins,
 			bin = bin_of(n + align - 1) + 1;
 		else if (span->link.next == &first->link)
 			bin++;
+		else
+			continue;
+		/* A lap ends in the list it began in. */
+		first = NULL;
 	}
 	return NULL;
 }

@@ -166,6 +166,34 @@ START_TEST(test_objects)
 }
 END_TEST
 
+/* Without memory for a chunk every corner is looked into, once: what is free in
+ * the blocks of these regions is large enough, and aligned nowhere. */
+static void fill_up(void *arg)
+{
+	unsigned int n = 0;
+
+	(void)arg;
+	expect(pcpool_percpu_alloc(8, 0));
+	pcp_fault_set(PCP_FAULT_RESERVE, 1, true);
+	for (size_t size = 512; pcpool_percpu_alloc(size, 4096); n++)
+		size = size < 2048 ? size + 64 : 512;
+	expect_errno(ENOMEM);
+	expect_cmp(n, >, 0);
+	for (size_t size = 8; size <= 65536; size *= 2)
+		(void)pcpool_percpu_alloc(size, size < 4096 ? size : 4096);
+	expect_refused(pcpool_percpu_alloc(2048, 4096), ENOMEM);
+	_exit(0);
+}
+
+START_TEST(test_no_corner_left)
+{
+	static struct child child;
+
+	run_child(fill_up, NULL, 20, &child);
+	expect_child_exit(&child, 0);
+}
+END_TEST
+
 /* --- from the environment, with the very first calls failing -------------- */
 
 static int first_calls(void)
@@ -238,6 +266,7 @@ int main(int argc, char **argv)
 		return first_calls();
 	tc = suite_case("fault-region", 200);
 	tcase_add_test(tc, test_regions);
+	tcase_add_test(tc, test_no_corner_left);
 	tcase_add_test(tc, test_binding_is_a_preference);
 	tcase_add_test(tc, test_objects);
 	tcase_add_test(tc, test_first_calls);
