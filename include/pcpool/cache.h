@@ -221,7 +221,8 @@ void pcpool_free(struct pcpool_cache *cache, void *obj);
 /**
  * Take n objects, all or none.
  *
- * objs: array of n pointers. On success all are set; on failure all are NULL.
+ * objs: array of n pointers. On success all are set; on failure all are NULL, or
+ *       untouched where an argument was refused.
  *
  * Returns 0, or an errno value: as pcpool_alloc(), and
  *   EINVAL  objs is NULL while n is not 0;

@@ -147,8 +147,12 @@ PCP_API int pcpool_alloc_bulk_charged(struct pcpool_cache *cache,
 				      struct pcpool_account *account, size_t n,
 				      void **objs)
 {
-	int err = charge(cache, account, n);
+	int err;
 
+	/* No array is that long: there is nothing to set. */
+	if (n > SIZE_MAX / sizeof(*objs))
+		return cache && cache->accounted ? ENOMEM : EINVAL;
+	err = charge(cache, account, n);
 	if (err) {
 		for (size_t i = 0; objs && i < n; i++)
 			objs[i] = NULL;

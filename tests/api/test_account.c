@@ -67,6 +67,7 @@ START_TEST(test_arguments)
 	struct pcpool_account_stats stats = { 0 };
 	struct sheet sheet = { 0 };
 	struct pcpool_cache *plain = sheet_cache("plain", 64, &sheet);
+	struct pcpool_cache *cache = accounted(64, &sheet, 0);
 	void *objs[2] = { &stats, &stats };
 
 	expect_eq(pcpool_account_charge(NULL, 1), EINVAL);
@@ -80,8 +81,18 @@ START_TEST(test_arguments)
 	expect_refused(pcpool_alloc_charged(plain, a), EINVAL);
 	expect_eq(pcpool_alloc_bulk_charged(plain, a, 2, objs), EINVAL);
 	expect(!objs[0] && !objs[1]);
+	objs[0] = &stats;
+	expect_eq(pcpool_alloc_bulk_charged(plain, a, SIZE_MAX / 4, objs),
+		  EINVAL);
+	expect_eq(pcpool_alloc_bulk_charged(cache, a, SIZE_MAX / 4, objs),
+		  ENOMEM);
+	expect_eq(pcpool_alloc_bulk_charged(cache, NULL, SIZE_MAX / 8 + 2,
+					    objs),
+		  ENOMEM);
+	expect(objs[0] == &stats);
 	expect_refused(pcpool_sheaf_alloc_charged(plain, NULL, a), EINVAL);
 	expect_eq(used(a), 0);
+	must_destroy(cache);
 	destroy_balanced(plain, &sheet);
 	pcpool_account_release(a);
 }
