@@ -151,12 +151,11 @@ static int charge_slow(struct pcpool_account *ledger, uint64_t bytes)
 		full->fails++;
 	else
 		add(ledger, bytes + more);
-	pcp_unlock(&ledger_lock);
-	if (full)
-		return EDQUOT;
-	if (more)
+	/* Before anyone can be refused for these bytes and not find them. */
+	if (!full && more)
 		pcp_add(aside_here(ledger), more);
-	return 0;
+	pcp_unlock(&ledger_lock);
+	return full ? EDQUOT : 0;
 }
 
 int pcp_ledger_charge(struct pcpool_account *ledger, uint64_t bytes)
