@@ -165,7 +165,8 @@ int pcp_ledger_charge(struct pcpool_account *ledger, uint64_t bytes)
 	return charge_slow(ledger, bytes);
 }
 
-/* The caller's slot has more aside than it should, or the ledger was closed. */
+/* The caller's slot has more aside than it should, or the ledger was closed or is
+ * over a limit. */
 static void return_aside(struct pcpool_account *ledger)
 {
 	uint64_t *aside = aside_here(ledger);
@@ -175,10 +176,11 @@ static void return_aside(struct pcpool_account *ledger)
 	bytes = __atomic_exchange_n(aside, UINT64_C(0), __ATOMIC_SEQ_CST);
 	subtract(ledger, bytes);
 	/* The slot may be another than the one that was added to. */
-	if (pcp_load(&ledger->closed)) {
+	if (pcp_load(&ledger->closed) || pcp_load(&ledger->over))
 		call_in(ledger);
-		reap(ledger);
-	}
+	if (!refuses(ledger, 0))
+		pcp_store(&ledger->over, false);
+	reap(ledger);
 	pcp_unlock(&ledger_lock);
 }
 
@@ -187,10 +189,11 @@ void pcp_ledger_uncharge(struct pcpool_account *ledger, uint64_t bytes)
 	uint64_t have = __atomic_add_fetch(aside_here(ledger), bytes,
 					   __ATOMIC_SEQ_CST);
 
-	/* After the add: either this sees that the ledger was closed, or whoever
-	 * closed it called these bytes in. It may be gone by now. */
+	/* After the add: either this sees that the ledger was closed or is over,
+	 * or whoever made it so called these bytes in. It may be gone by now. */
 	if (pcp_unlikely(have > 2 * PCP_LEDGER_BATCH ||
-			 __atomic_load_n(&ledger->closed, __ATOMIC_SEQ_CST)))
+			 __atomic_load_n(&ledger->closed, __ATOMIC_SEQ_CST) ||
+			 __atomic_load_n(&ledger->over, __ATOMIC_SEQ_CST)))
 		return_aside(ledger);
 }
 
@@ -268,6 +271,7 @@ struct pcpool_account *pcp_ledger_new(struct pcpool_account *parent,
 	pcp_lock(&ledger_lock);
 	/* In one that was used before nothing is charged or aside. */
 	ledger->idle = false;
+	pcp_store(&ledger->over, false);
 	ledger->limit = limit;
 	ledger->peak = ledger->fails = 0;
 	ledger->first = NULL;
@@ -294,6 +298,14 @@ void pcp_ledger_limit(struct pcpool_account *ledger, uint64_t limit)
 {
 	pcp_lock(&ledger_lock);
 	ledger->limit = limit;
+	/* Nothing is charged from what was set aside under a higher limit, nor
+	 * from what comes back while more is used than the new one allows. */
+	if (ledger->charged > limit) {
+		for (struct pcpool_account *at = ledger; at;
+		     at = next_below(ledger, at))
+			__atomic_store_n(&at->over, true, __ATOMIC_SEQ_CST);
+		call_in_below(ledger);
+	}
 	pcp_unlock(&ledger_lock);
 }
 

@@ -30,6 +30,8 @@ struct pcpool_account {
 	/* Of the ledger's slots: bytes set aside, a per-CPU pointer. */
 	uint64_t *aside;
 	bool closed; /* given up; sequentially consistent with `aside` */
+	bool over;   /* more is charged than a limit that was lowered allows, or
+		      * was lately: what comes back is not set aside; as above */
 	bool idle;   /* to be used again; ledger lock, as all that follows */
 	struct pcpool_account *parent;
 	struct pcpool_account *first, *next; /* child, and the next sibling */

@@ -61,6 +61,39 @@ START_TEST(test_charge)
 }
 END_TEST
 
+/* A limit that is lowered holds at once, whatever CPUs have set aside, and while
+ * more is used than it allows. */
+START_TEST(test_lowered)
+{
+	struct pcpool_account *root = account_of(NULL, PCPOOL_NO_LIMIT);
+	struct pcpool_account *a = account_of(root, PCPOOL_NO_LIMIT);
+
+	expect_eq(pcpool_account_charge(a, 100), 0);
+	expect_eq(pcpool_account_set_limit(root, 100), 0);
+	expect_eq(pcpool_account_charge(a, 1), EDQUOT);
+	expect_eq(pcpool_account_set_limit(root, 1000), 0);
+	expect_eq(pcpool_account_charge(a, 400), 0);
+	expect_eq(pcpool_account_set_limit(root, 60), 0);
+	expect_eq(used(root), 500);
+	pcpool_account_uncharge(a, 450);
+	expect_eq(pcpool_account_charge(a, 11), EDQUOT);
+	expect_eq(pcpool_account_charge(a, 10), 0);
+	pcpool_account_uncharge(a, 60);
+	expect_eq(account_stats(root).fails, 2);
+	/* CPUs set aside again what fits. */
+	expect_eq(pcpool_account_set_limit(root, 1 << 20), 0);
+	expect_eq(pcpool_account_charge(a, 1), 0);
+	expect_cmp(account_stats(root).set_aside, >, 0);
+	pcpool_account_uncharge(a, 1);
+	expect_eq(pcpool_account_set_limit(root, 0), 0);
+	expect_eq(pcpool_account_charge(a, 1), EDQUOT);
+	expect_eq(pcpool_account_charge(root, 1), EDQUOT);
+	expect_eq(account_stats(root).set_aside, 0);
+	pcpool_account_release(a);
+	pcpool_account_release(root);
+}
+END_TEST
+
 START_TEST(test_arguments)
 {
 	struct pcpool_account *a = account_of(NULL, 10);
@@ -458,6 +491,7 @@ int main(void)
 	TCase *tc = suite_case("account", 60);
 
 	tcase_add_test(tc, test_charge);
+	tcase_add_test(tc, test_lowered);
 	tcase_add_test(tc, test_arguments);
 	tcase_add_test(tc, test_tree);
 	tcase_add_test(tc, test_depth);
