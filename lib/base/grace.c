@@ -8,7 +8,6 @@
 #include <pthread.h>
 #include <sched.h>
 #include <semaphore.h>
-#include <signal.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -20,6 +19,7 @@
 #include "base/fork.h"
 #include "base/grace.h"
 #include "base/lock.h"
+#include "base/thread.h"
 
 #define NS_PER_S UINT64_C(1000000000)
 /* How long a batch is gathered: some hundred sheaves of a busy CPU. */
@@ -352,26 +352,12 @@ static void *worker(void *unused)
 
 void pcp_grace_kick(void)
 {
-	sigset_t all, old;
-	pthread_t thread;
-	int err;
-
 	if (pcp_load(&started) || pcp_load(&lost) || !pcp_load(&queue) ||
 	    pcp_xchg(&started, true))
 		return;
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
-	err = PCP_FAULT(PCP_FAULT_THREAD) ? EAGAIN
-					  : pthread_create(&thread, NULL,
-							   worker, NULL);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	if (err) {
-		/* Tried again with the next work; a barrier does without. */
+	/* Tried again with the next work; a barrier does without. */
+	if (pcp_thread_start(worker, "pcpool-rcu"))
 		pcp_store(&started, false);
-		return;
-	}
-	pthread_setname_np(thread, "pcpool-rcu");
-	pthread_detach(thread);
 }
 
 void pcp_grace_queue(struct pcp_grace *grace)
@@ -569,6 +555,7 @@ PCP_NO_TSA static void fork_child(void)
 	 * not exist. */
 	if (syncing && !forked_here)
 		pcp_store(&lost, true);
+	pcp_thread_fork_child(forked_here);
 	pcp_store(&queue, NULL);
 	pcp_store(&started, false);
 	pcp_store(&hurried, false);

@@ -63,6 +63,45 @@ static void generations(void *arg)
 	works_in_child(as_flavor(0));
 }
 
+static void *registered(void *p)
+{
+	struct reader *reader = p;
+
+	reader->flavor->register_thread();
+	/* Of the flavours this is a reader's that is not inside. */
+	reader->flavor->thread_offline();
+	sem_post(&reader->inside);
+	wait_sem(&reader->go);
+	reader->flavor->unregister_thread();
+	return NULL;
+}
+
+/* Beside threads of the application that may be readers, and are not now. The
+ * child has their stacks, with what the flavour's list has there. */
+START_TEST(test_beside_readers)
+{
+	struct reader readers[4];
+
+	for (int i = 0; i < 4; i++) {
+		readers[i].flavor = flavors[_i];
+		expect(!sem_init(&readers[i].inside, 0, 0));
+		expect(!sem_init(&readers[i].go, 0, 0));
+		expect(!pthread_create(&readers[i].thread, NULL, registered,
+				       &readers[i]));
+		wait_sem(&readers[i].inside);
+	}
+	for (int i = 0; i < 3; i++) {
+		int left = 3;
+
+		in_child(works_in_child, as_flavor(_i));
+		in_child(generations, &left);
+		barrier(flavors[_i]);
+	}
+	for (int i = 0; i < 4; i++)
+		reader_end(&readers[i]);
+}
+END_TEST
+
 START_TEST(test_generations)
 {
 	int left = 5;
@@ -546,6 +585,7 @@ int main(void)
 	tcase_add_checked_fixture(tc, setup, NULL);
 	tcase_add_loop_test(tc, test_at_rest, 0, FLAVORS);
 	tcase_add_test(tc, test_generations);
+	tcase_add_loop_test(tc, test_beside_readers, 0, FLAVORS);
 	tcase_add_loop_test(tc, test_queued, 0, FLAVORS);
 	tcase_add_loop_test(tc, test_in_work, 0, 2 * FLAVORS);
 	tcase_add_loop_test(tc, test_fork_in_work, 0, FLAVORS);
