@@ -10,7 +10,7 @@
  *
  * The flavour of RCU is the application's. A cache is told of it by the `rcu`
  * attribute, which is &rcu_flavor in a file that includes the flavour's header
- * (<urcu/urcu-qsbr.h> or another); NULL is that of liburcu-memb, which a plain
+ * (<urcu-qsbr.h> or another); NULL is that of liburcu-memb, which a plain
  * <urcu.h> gives.
  *
  *   what                     blocks?                      inside a reader?
