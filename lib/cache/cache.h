@@ -92,6 +92,10 @@ static inline void *pcp_cache_hand_out(struct pcpool_cache *cache, void *obj)
 	return obj;
 }
 
+/* Enter the fork handlers of the caches' locks and of the arenas'. Before any of
+ * these is taken; the calls below do so. */
+void pcp_registry_init(void);
+
 /* The registry of all caches; rank PCP_RANK_REGISTRY. */
 void pcp_registry_add(struct pcpool_cache *cache);
 /* Returns whether it was the last. */

@@ -128,11 +128,16 @@ static void init_once(void)
 	pcp_fork_register(PCP_FORK_CACHE, &ops);
 }
 
-void pcp_registry_add(struct pcpool_cache *cache)
+void pcp_registry_init(void)
 {
 	static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 	pthread_once(&once, init_once);
+}
+
+void pcp_registry_add(struct pcpool_cache *cache)
+{
+	pcp_registry_init();
 	pcp_lock(&registry_lock);
 	cache->generation = pcp_fork_generation();
 	cache->prev = NULL;
@@ -164,6 +169,7 @@ bool pcp_registry_del(struct pcpool_cache *cache)
 void pcp_registry_each(void (*visit)(struct pcpool_cache *cache, void *arg),
 		       void *arg)
 {
+	pcp_registry_init();
 	pcp_lock(&registry_lock);
 	for (struct pcpool_cache *c = first; c; c = c->next)
 		visit(c, arg);
@@ -174,6 +180,7 @@ bool pcp_registry_tend_begin(void)
 {
 	bool mine;
 
+	pcp_registry_init();
 	pcp_lock(&registry_lock);
 	mine = !tending;
 	if (mine) {

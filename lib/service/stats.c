@@ -185,6 +185,7 @@ PCP_API int pcpool_memory_get_stats(struct pcpool_memory_stats *stats)
 
 	if (!stats || stats->stats_size != sizeof(*stats))
 		return EINVAL;
+	pcp_registry_init();
 	pcp_block_sum(&sum);
 	stats->arenas = sum.arenas;
 	stats->slab_bytes = sum.bytes;

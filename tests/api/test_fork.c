@@ -6,6 +6,7 @@
 #include <config.h>
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -387,6 +388,44 @@ START_TEST(test_handlers_use_the_library)
 }
 END_TEST
 
+static atomic_bool enough;
+
+static void *tend_and_tell(void *unused)
+{
+	struct pcpool_memory_stats memory = { .stats_size = sizeof(memory) };
+	int null = open("/dev/null", O_WRONLY);
+
+	while (!atomic_load(&enough)) {
+		expect_eq(pcpool_maintain(0), 0);
+		expect_eq(pcpool_memory_get_stats(&memory), 0);
+		percpu_stats_of();
+		expect_eq(pcpool_print(null), 0);
+	}
+	close(null);
+	return unused;
+}
+
+static void tend_and_use(void *arg)
+{
+	(void)arg;
+	expect_eq(pcpool_maintain(0), 0);
+	every_call(NULL);
+	expect_eq(pcpool_maintain(0), 0);
+}
+
+/* Before there is a cache, in calls that are about all of them. */
+START_TEST(test_tended_before_the_first_cache)
+{
+	pthread_t thread;
+
+	expect(!pthread_create(&thread, NULL, tend_and_tell, NULL));
+	for (unsigned long i = scaled(100); i; i--)
+		reap(fork_child(tend_and_use, NULL), 0);
+	atomic_store(&enough, true);
+	expect(!pthread_join(thread, NULL));
+}
+END_TEST
+
 int main(void)
 {
 	TCase *tc = suite_case("fork", 300);
@@ -398,5 +437,6 @@ int main(void)
 	tcase_add_test(tc, case_PCP_02_child_shares_nothing);
 	tcase_add_test(tc, test_generations);
 	tcase_add_test(tc, test_handlers_use_the_library);
+	tcase_add_test(tc, test_tended_before_the_first_cache);
 	return suite_run(tc);
 }
