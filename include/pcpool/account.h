@@ -95,7 +95,8 @@ int pcpool_account_get_stats(struct pcpool_account *account,
  *  NULL. */
 uint64_t pcpool_cache_charge(const struct pcpool_cache *cache);
 
-/** Bytes a per-CPU region of that size takes in all slots, with metadata. */
+/** Bytes a per-CPU region of that size takes in all slots, with metadata;
+ *  UINT64_MAX, which nobody can be charged, for more than a region can have. */
 uint64_t pcpool_percpu_cost(size_t size);
 
 /**

@@ -79,6 +79,8 @@ PCP_API uint64_t pcpool_percpu_cost(size_t size)
 {
 	uint64_t granules = (size + 7) / 8;
 
+	if (size > PCPOOL_PERCPU_SIZE_MAX)
+		return UINT64_MAX;
 	pcp_init();
 	return granules * 8 * pcp_nr_slots() + (granules * MAP_BITS + 7) / 8;
 }

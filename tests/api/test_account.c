@@ -486,6 +486,21 @@ START_TEST(test_too_much)
 }
 END_TEST
 
+START_TEST(test_cost)
+{
+	uint64_t last = 0;
+
+	for (size_t size = 8; size <= PCPOOL_PERCPU_SIZE_MAX; size *= 2) {
+		expect_cmp(pcpool_percpu_cost(size), >=,
+			   (uint64_t)size * pcpool_nr_slots());
+		expect_cmp(pcpool_percpu_cost(size), >, last);
+		last = pcpool_percpu_cost(size);
+	}
+	expect_eq(pcpool_percpu_cost(PCPOOL_PERCPU_SIZE_MAX + 1), UINT64_MAX);
+	expect_eq(pcpool_percpu_cost(SIZE_MAX), UINT64_MAX);
+}
+END_TEST
+
 int main(void)
 {
 	TCase *tc = suite_case("account", 60);
@@ -503,5 +518,6 @@ int main(void)
 	tcase_add_test(tc, test_release_races);
 	tcase_add_test(tc, test_fork);
 	tcase_add_test(tc, test_too_much);
+	tcase_add_test(tc, test_cost);
 	return suite_run(tc);
 }
