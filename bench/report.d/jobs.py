@@ -104,7 +104,9 @@ JOBS = [
         quick=(("--threads", "2", "--reps", "1"),),
         variants=("malloc", "pcpool", "pcpool-lock")),
     Job("scale", "The work of other jobs on 2 to 256 virtual slots: what is "
-        "shared between them, counted per million operations.", over="slots"),
+        "shared between them, counted per million operations.", over="slots",
+        runs=tuple(("--slots", n) for n in ("2", "16", "64", "256")),
+        quick=tuple(("--slots", n) for n in ("2", "256"))),
 ]
 
 
