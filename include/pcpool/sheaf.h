@@ -64,6 +64,9 @@ int pcpool_sheaf_refill(struct pcpool_cache *cache,
 /**
  * Give a sheaf back with the objects left in it. sheaf may be NULL: nothing
  * happens. Objects taken from it are freed as any other. Keeps errno.
+ *
+ * A sheaf that was returned before, or belongs to another cache, aborts the
+ * process with a message, here and in the two calls above.
  */
 void pcpool_sheaf_return(struct pcpool_cache *cache,
 			 struct pcpool_sheaf *sheaf);

@@ -20,6 +20,22 @@ static struct pcpool_sheaf *outer(struct pcp_sheaf *sheaf)
 	return (struct pcpool_sheaf *)(void *)sheaf;
 }
 
+/* A sheaf that is nobody's, or another cache's, would be in two places at once. As
+ * long as its memory is a sheaf's that is found out. */
+static inline void check(struct pcpool_cache *cache, struct pcp_sheaf *sheaf,
+			 const void *caller)
+{
+	const struct pcp_sheaf_tail *tail = pcp_sheaf_tail(sheaf);
+
+	if (pcp_likely(pcp_load(&tail->held) &&
+		       tail->set == &cache->stock.sheaves))
+		return;
+	pcp_die(cache->name, sheaf, caller, "%s",
+		pcp_load(&tail->held) ? "a sheaf of another cache"
+				      : "a sheaf that is not out (returned "
+					"twice, or used after it?)");
+}
+
 PCP_API struct pcpool_sheaf *pcpool_sheaf_prefill(struct pcpool_cache *cache,
 						  unsigned int n)
 {
@@ -43,8 +59,13 @@ PCP_API void *pcpool_sheaf_alloc(struct pcpool_cache *cache,
 	uint64_t word;
 	void *obj;
 
-	if (!cache || !sheaf || !pcp_sheaf_size(sheaf)) {
-		errno = cache && sheaf ? ENOENT : EINVAL;
+	if (!cache || !sheaf) {
+		errno = EINVAL;
+		return NULL;
+	}
+	check(cache, sheaf, __builtin_return_address(0));
+	if (!pcp_sheaf_size(sheaf)) {
+		errno = ENOENT;
 		return NULL;
 	}
 	word = pcp_load(&sheaf->word);
@@ -68,6 +89,7 @@ PCP_API int pcpool_sheaf_refill(struct pcpool_cache *cache,
 
 	if (!cache || !handle || !*handle || n > PCPOOL_SHEAF_PREFILL_MAX)
 		return EINVAL;
+	check(cache, inner(*handle), __builtin_return_address(0));
 	*handle = outer(pcp_stock_refill(&cache->stock, inner(*handle), n,
 					 &err));
 	errno = saved;
@@ -84,6 +106,7 @@ PCP_API void pcpool_sheaf_return(struct pcpool_cache *cache,
 	if (!cache)
 		pcp_die(NULL, handle, __builtin_return_address(0),
 			"sheaf returned to no cache");
+	check(cache, inner(handle), __builtin_return_address(0));
 	pcp_stock_return(&cache->stock, inner(handle));
 	errno = saved;
 }

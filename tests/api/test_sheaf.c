@@ -714,6 +714,42 @@ static int promise_only(void)
 	return 0;
 }
 
+/* --- misuse ---------------------------------------------------------------- */
+
+static void misuse(void *arg)
+{
+	const int how = *(int *)arg;
+	struct pcpool_cache *mine = pcpool_cache_create("victim", 64, NULL);
+	struct pcpool_cache *other = pcpool_cache_create("other", 64, NULL);
+	struct pcpool_sheaf *sheaf = pcpool_sheaf_prefill(mine, 4);
+
+	expect(sheaf);
+	if (how < 3)
+		pcpool_sheaf_return(mine, sheaf);
+	if (how % 3 == 0)
+		pcpool_sheaf_return(how ? other : mine, sheaf);
+	else if (how % 3 == 1)
+		pcpool_sheaf_alloc(how > 3 ? other : mine, sheaf);
+	else
+		pcpool_sheaf_refill(how > 3 ? other : mine, &sheaf, 8);
+}
+
+/* Returned twice, taken from and refilled after the return; the same with
+ * another cache. */
+START_TEST(test_misuse)
+{
+	static struct child child;
+
+	for (int how = 0; how < 6; how++) {
+		run_child(misuse, &how, 60, &child);
+		expect_child_abort(&child, "pcpool: ",
+				   how < 3 ? "a sheaf that is not out"
+					   : "a sheaf of another cache",
+				   how < 3 ? "victim" : "other", NULL);
+	}
+}
+END_TEST
+
 int main(int argc, char **argv)
 {
 	TCase *tc;
@@ -747,5 +783,6 @@ int main(int argc, char **argv)
 	tcase_add_test(tc, test_fork);
 	tcase_add_loop_test(tc, case_SHF_11, 0, 4);
 	tcase_add_test(tc, test_without_barn_refill);
+	tcase_add_test(tc, test_misuse);
 	return suite_run(tc);
 }
