@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* Job account: what it costs to charge an object at its hand-out and to take
- * the charge back. Variants: an ordinary cache; one whose objects can be
- * charged, charged to nobody; to an account; to one three below the root. */
+ * the charge back. Variants: an ordinary cache (pcpool); one whose objects can
+ * be charged, charged to nobody; to an account; to one three below the root. */
 #include <config.h>
 
 #include <errno.h>
@@ -124,7 +124,7 @@ static int run_plain(struct bench_thread *t, unsigned int n)
 }
 
 static const struct bench_variant plain = {
-	.name = "plain",
+	.name = "pcpool",
 	.open = bench_open_pcpool,
 	.run = run_plain,
 	.close = bench_close_pcpool,

@@ -9,7 +9,7 @@
 # document says so by not fencing them as c.
 . "${top_srcdir:?}/tests/meta/lib.sh"
 
-markdown="README.md CONTRIBUTING.md bench/*.md doc/*.md"
+markdown="README.md CONTRIBUTING.md bench/*.md doc/*.md examples/*/*.md"
 
 # --- manual pages, laid out as they will be installed ------------------------
 

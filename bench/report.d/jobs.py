@@ -94,6 +94,10 @@ JOBS = [
     Job("counter", "One operation: add 1 to a count that all threads share.",
         ("ns_per_add",),
         variants=("pcpool", "pcpool-lock", "shared-atomic", "tls", "plain")),
+    Job("account", "One operation: allocate an object, charged to an account or "
+        "not, touch it, free it.", ("ns_per_pair",),
+        variants=("pcpool", "nobody", "account", "account-below",
+                  "account-lock")),
     Job("oversub", "64 threads on few CPUs, 1,000 live objects each. One "
         "operation: replace one of them, at random.",
         ("ops_per_s", "peak_growth", "growth_after_free", "growth_after_shrink"),
