@@ -86,9 +86,15 @@ def pair_table(data):
 
 
 def machine(data):
-    if len(data.machines) != 1:
-        raise Lacking("%d machines in these lines, not 1" % len(data.machines))
-    m = data.machines[0]
+    # A run with virtual slots describes the same machine with other slots.
+    machines = []
+    for m in data.machines:
+        m = {key: value for key, value in m.items() if key != "slots"}
+        if m not in machines:
+            machines.append(m)
+    if len(machines) != 1:
+        raise Lacking("%d machines in these lines, not 1" % len(machines))
+    m = machines[0]
     peers = m.get("peers") if isinstance(m.get("peers"), dict) else {}
     peers = ", ".join("%s %s" % (escape(name), escape(peers[name]))
                       for name in jobs.MALLOCS[1:] if name in peers)
