@@ -354,12 +354,10 @@ static void torn_down(void *obj, void *arg)
 	*(char *)obj = 0;
 }
 
-/* The thread beside, while this one sleeps for so long or, 0, shrinks. Returns
- * how long that took. */
+/* The thread beside, while this one is busy with nothing for so long or, 0,
+ * shrinks. Returns how long that took. */
 static uint64_t beside(struct beside *b, uint64_t ns)
 {
-	const struct timespec pause = { (time_t)(ns / 1000000000),
-					(long)(ns % 1000000000) };
 	pthread_t thread;
 	uint64_t t0, t1;
 
@@ -371,10 +369,10 @@ static uint64_t beside(struct beside *b, uint64_t ns)
 	while (!atomic_load(&b->going))
 		sched_yield();
 	t0 = now();
-	if (ns)
-		nanosleep(&pause, NULL);
-	else
+	if (!ns)
 		pcpool_cache_shrink(b->cache);
+	while (ns && now() - t0 < ns)
+		;
 	t1 = now();
 	atomic_store(&b->stop, true);
 	pthread_join(thread, NULL);
