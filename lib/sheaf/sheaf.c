@@ -100,7 +100,6 @@ static struct pcp_sheaf *sheaf_new(struct pcp_sheaves *set, uint32_t capacity,
 	sheaf->capacity = capacity;
 	sheaf->base = -1;
 	pcp_sheaf_tail(sheaf)->oversize = oversize;
-	pcp_sheaf_tail(sheaf)->set = set;
 	head = pcp_load(&set->all);
 	do
 		pcp_sheaf_tail(sheaf)->all = head;

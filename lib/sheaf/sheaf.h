@@ -39,8 +39,12 @@ _Static_assert(sizeof(void *) != 8 || offsetof(struct pcp_sheaf, objects) ==
 /* Behind the objects, out of the hot line. */
 struct pcp_sheaf_tail {
 	struct pcp_sheaf *all;	/* next in the set */
-	const struct pcp_sheaves *set; /* it belongs to */
-	struct pcp_sheaf *next; /* in the retired list or a private one */
+	union {
+		struct pcp_sheaf *next; /* in the retired list or a private
+					 * one */
+		const struct pcp_sheaves *set; /* it is of, while held: then it
+						* is in no list */
+	};
 	bool dead;		/* being swept; drain lock */
 	bool held;		/* a user has it, prefilled */
 	bool oversize;		/* made for a user who wants more than any slot:

@@ -16,8 +16,10 @@
 #include "slot/ops.h"
 
 /* The user may have it from here on: what it takes is counted in the word. */
-static struct pcp_sheaf *hand_over(struct pcp_sheaf *sheaf)
+static struct pcp_sheaf *hand_over(struct pcp_stock *stock,
+				   struct pcp_sheaf *sheaf)
 {
+	pcp_sheaf_tail(sheaf)->set = &stock->sheaves;
 	pcp_store(&pcp_sheaf_tail(sheaf)->held, true);
 	pcp_sheaf_begin(sheaf);
 	return sheaf;
@@ -184,7 +186,7 @@ struct pcp_sheaf *pcp_stock_prefill(struct pcp_stock *stock, uint32_t n,
 		return NULL;
 	}
 	pcp_stat_inc(&stock->kind.stat, how);
-	return hand_over(sheaf);
+	return hand_over(stock, sheaf);
 }
 
 struct pcp_sheaf *pcp_stock_refill(struct pcp_stock *stock,
@@ -205,14 +207,14 @@ struct pcp_sheaf *pcp_stock_refill(struct pcp_stock *stock,
 			if (larger)
 				place(stock, larger);
 			*err = ENOMEM;
-			return hand_over(sheaf);
+			return hand_over(stock, sheaf);
 		}
 		pcp_sheaf_move(larger, sheaf);
 		place(stock, sheaf);
 		sheaf = larger;
 	}
 	*err = top_up(stock, sheaf, n);
-	return hand_over(sheaf);
+	return hand_over(stock, sheaf);
 }
 
 void pcp_stock_return(struct pcp_stock *stock, struct pcp_sheaf *sheaf)
