@@ -353,7 +353,8 @@ START_TEST(test_fork_waits)
 		expect(!pthread_create(&thread, NULL, leave_soon, &leaver));
 		leaver.reader = &reader;
 		sem_post(&leaver.leave);
-		run_child(maybe_lost, as_flavor(_i), 20, &child);
+		run_child(maybe_lost, as_flavor(_i), TEST_ASAN ? 8 : 20,
+			  &child);
 		saved = child.status == 0;
 		if (!saved)
 			expect_child_exit(&child, 1);
