@@ -67,9 +67,10 @@ START_TEST(test_reserve_leaves_no_rest)
 		file = fopen("/proc/self/statm", "r");
 		expect(file && fscanf(file, "%lu", &after) == 1);
 		fclose(file);
-		/* The first round may fill stdio's buffers. */
+		/* The first round may fill stdio's buffers, and an emulator maps
+		 * memory of its own; a page left each time would be 200. */
 		if (round)
-			expect_cmp(after, <=, before + 16);
+			expect_cmp(after, <, before + 200);
 	}
 }
 END_TEST
