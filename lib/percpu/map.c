@@ -156,6 +156,8 @@ void pcp_chunk_meta_fresh(struct pcp_chunk *chunk)
 	       chunk->nr_blocks * PCP_BLOCK_WORDS * sizeof(uint64_t));
 	for (unsigned int i = 0; i < chunk->nr_blocks; i++)
 		chunk->blocks[i].touched = false;
+	/* What has no pages is not due. */
+	memset(chunk->due, 0, sizeof(chunk->due));
 	chunk->nr_touched = 0;
 }
 

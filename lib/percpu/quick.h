@@ -73,7 +73,8 @@ static inline bool pcp_quick_keep(struct pcp_quick *quick, struct pcp_map *map,
 	n = quick->n[granules - 1];
 	if (n == PCP_QUICK_DEPTH)
 		return false;
-	/* Sizes that are not asked for any more must not fill it for good. */
+	/* Sizes that are not asked for any more must not fill it for good. What
+	 * is borrowed (discard.h) counts too, for the moment that it is. */
 	if (pcp_unlikely(map->held_granules >= PCP_QUICK_GRANULES)) {
 		pcp_quick_flush(quick, map);
 		n = 0;

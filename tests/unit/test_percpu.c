@@ -222,6 +222,45 @@ START_TEST(test_unmap_refused)
 }
 END_TEST
 
+/* The same with a chunk of which a tending has given some pages back and was
+ * about to go on with others. */
+START_TEST(test_unmap_refused_when_due)
+{
+	static void *p[100];
+	size_t n = fill_chunks(p, 100, 3) - 1, mine = 0;
+	struct pcp_budget all = { 0 }, one = { .bounded = true, .left = 1 };
+
+	/* The second chunk's, four of them: every other is live. */
+	while (((uintptr_t)p[mine] ^ (uintptr_t)p[n - 1]) >>
+	       pcp_chunk_geometry.shift)
+		mine++;
+	expect_cmp(n - mine, >=, 4);
+	for (size_t i = mine; i < n; i++)
+		fill(p[i], PCPOOL_PERCPU_SIZE_MAX, 0x77, pcp_nr_slots());
+	pcpool_percpu_free(p[mine]);
+	pcpool_percpu_free(p[mine + 2]);
+	expect(pcp_region_tend(&all));
+	expect(!pcp_region_tend(&one));
+	expect_cmp(stats().discarded_bytes, >, 0);
+	/* First another one is empty, and kept. */
+	for (size_t i = 0; i < mine; i++)
+		pcpool_percpu_free(p[i]);
+	munmap_fails = true;
+	for (size_t i = mine; i < n; i++)
+		if (i != mine && i != mine + 2)
+			pcpool_percpu_free(p[i]);
+	verify();
+	munmap_fails = false;
+	expect(pcp_region_tend(&all));
+	verify();
+	for (size_t i = 0; i < n; i++) {
+		p[i] = must_alloc(PCPOOL_PERCPU_SIZE_MAX, 0);
+		expect_bytes(p[i], PAGE, 0, pcp_nr_slots());
+	}
+	verify();
+}
+END_TEST
+
 /* Wherever memory ends, what was there before is there after. */
 START_TEST(test_no_memory)
 {
@@ -572,6 +611,7 @@ int main(void)
 	tcase_add_test(tc, test_bulk_zeroes);
 	tcase_add_test(tc, test_give_back);
 	tcase_add_test(tc, test_unmap_refused);
+	tcase_add_test(tc, test_unmap_refused_when_due);
 	tcase_add_loop_test(tc, test_no_memory, 0, 3);
 	tcase_add_test(tc, test_last_resort);
 	tcase_add_test(tc, test_errno_is_kept);
