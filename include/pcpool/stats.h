@@ -75,8 +75,10 @@ struct pcpool_cache_stats {
 	uint64_t sheaf_free;      /**< sheaves released */
 	uint64_t sheaf_refill;    /**< sheaves filled from slabs */
 	uint64_t sheaf_flush;     /**< sheaves emptied into slabs */
-	uint64_t rseq_abort;      /**< sections the kernel restarted; a few in
-				   *   lock mode too, where one runs and refuses */
+	uint64_t rseq_abort;      /**< sections the kernel restarted, but for the
+				   *   first try of pcpool_alloc() and pcpool_free()
+				   *   in a plain cache, which is made again; a few
+				   *   in lock mode too, where one runs and refuses */
 	uint64_t bypass;          /**< calls that went past the slots */
 	uint64_t drain;           /**< drains of all slots */
 	uint64_t drain_retry;     /**< slots closed again, a local commit had won */
