@@ -11,6 +11,7 @@
 #include <stdarg.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 _Noreturn void test_fail(const char *file, int line, const char *fmt, ...)
@@ -175,13 +176,30 @@ uint32_t rng_below(struct rng *rng, uint32_t n)
 
 /* --- children ------------------------------------------------------------- */
 
+/* Not alarm(): the library blocks all signals while it starts a thread, and a
+ * child that hangs there hangs for ever. */
+void kill_after(unsigned int seconds)
+{
+	struct sigevent event = { .sigev_notify = SIGEV_SIGNAL,
+				  .sigev_signo = SIGKILL };
+	const struct itimerspec once = { .it_value.tv_sec = seconds };
+	timer_t timer;
+
+	expect(!timer_create(CLOCK_MONOTONIC, &event, &timer));
+	expect(!timer_settime(timer, 0, &once, NULL));
+}
+
+bool was_hung(int status)
+{
+	return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+}
+
 static void watch(unsigned int seconds, int err)
 {
 	struct rlimit no_core = { 0, 0 };
 
 	setrlimit(RLIMIT_CORE, &no_core);
-	signal(SIGALRM, SIG_DFL);
-	alarm(seconds);
+	kill_after(seconds);
 	if (dup2(err, STDERR_FILENO) < 0)
 		_exit(97);
 	close(err);
@@ -294,7 +312,7 @@ static void describe(const struct child *child)
 	if (WIFSIGNALED(child->status))
 		fprintf(stderr, "child: killed by signal %d%s\n",
 			WTERMSIG(child->status),
-			WTERMSIG(child->status) == SIGALRM ? " (hung)" : "");
+			was_hung(child->status) ? " (hung)" : "");
 	else
 		fprintf(stderr, "child: exit status %d\n",
 			WEXITSTATUS(child->status));
@@ -306,8 +324,7 @@ void expect_child_exit(const struct child *child, int status)
 	/* The address sanitizer's allocator may be locked by another thread at
 	 * the fork, and then is for ever in the child. Other builds say whether
 	 * the library hangs. */
-	if (TEST_ASAN && WIFSIGNALED(child->status) &&
-	    WTERMSIG(child->status) == SIGALRM) {
+	if (TEST_ASAN && was_hung(child->status)) {
 		fprintf(stderr, "a child hung, perhaps in the sanitizer\n");
 		return;
 	}

@@ -130,6 +130,12 @@ uint32_t rng_below(struct rng *rng, uint32_t n);
 
 /* --- children ----------------------------------------------------------- */
 
+/* The calling process is killed after so many seconds, whatever its threads
+ * block. Not inherited by its children. */
+void kill_after(unsigned int seconds);
+/* By that, from its status as of waitpid(2). */
+bool was_hung(int status);
+
 struct child {
 	int status;	   /* as of waitpid(2) */
 	size_t len;	   /* of err */

@@ -487,7 +487,7 @@ static bool try_case(const struct misuse *misuse, struct child *child)
 	*note = (struct note){ 0 };
 	run_child(run_case, (void *)(uintptr_t)misuse, 20, child);
 	snprintf(object, sizeof(object), "%p", note->object);
-	if (WIFSIGNALED(child->status) && WTERMSIG(child->status) == SIGALRM)
+	if (was_hung(child->status))
 		why = "hung";
 	else if (!WIFSIGNALED(child->status))
 		why = "was not noticed";

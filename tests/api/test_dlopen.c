@@ -191,7 +191,7 @@ START_TEST(case_THR_02_open_and_close)
 	pid = fork();
 	expect(pid >= 0);
 	if (!pid) {
-		alarm(20);
+		kill_after(20);
 		use(&calls);
 		_exit(0);
 	}

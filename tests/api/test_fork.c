@@ -70,8 +70,7 @@ static pid_t fork_child(void (*fn)(void *), void *arg)
 
 	expect(pid >= 0);
 	if (!pid) {
-		signal(SIGALRM, SIG_DFL);
-		alarm(CHILD_SECONDS);
+		kill_after(CHILD_SECONDS);
 		fn(arg);
 		_exit(0);
 	}
@@ -84,13 +83,13 @@ static void reap(pid_t pid, int nth)
 
 	while (waitpid(pid, &status, 0) < 0)
 		expect_eq(errno, EINTR);
-	if (TEST_ASAN && WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM) {
+	if (TEST_ASAN && was_hung(status)) {
 		fprintf(stderr, "note: child of fork %d hung\n", nth);
 		return;
 	}
 	if (WIFSIGNALED(status))
 		fail_now("child of fork %d: signal %d%s", nth, WTERMSIG(status),
-			 WTERMSIG(status) == SIGALRM ? " (hung)" : "");
+			 was_hung(status) ? " (hung)" : "");
 	if (WEXITSTATUS(status))
 		fail_now("child of fork %d: status %d", nth,
 			 WEXITSTATUS(status));

@@ -239,7 +239,7 @@ static int forking_ctor(void *obj, void *arg)
 		f->pid = fork();
 		expect(f->pid >= 0);
 		if (!f->pid)
-			alarm(CHILD_SECONDS);
+			kill_after(CHILD_SECONDS);
 	}
 	return sheet_ctor(obj, &f->sheet);
 }

@@ -34,7 +34,7 @@ static void in_child(void (*fn)(const void *arg), const void *arg)
 	pid = fork();
 	ck_assert_int_ge(pid, 0);
 	if (pid == 0) {
-		alarm(100);
+		kill_after(100);
 		fn(arg);
 		fflush(NULL);
 		_exit(0);
@@ -500,7 +500,7 @@ static void race_fork(const void *arg)
 
 		expect(pid >= 0);
 		if (pid == 0) {
-			alarm(60);
+			kill_after(60);
 			pcp_topology_init();
 			expect_sane();
 			_exit(0);
