@@ -47,6 +47,7 @@ enum pcp_hook_id {
 	PCP_HOOK_GROW_UNPUBLISHED, /* a new slab nobody else can see */
 	PCP_HOOK_PARK,		/* the lock was busy, the slab is not parked */
 	PCP_HOOK_UNPARKED,	/* slabs taken off the park stack; list_lock */
+	PCP_HOOK_BARN_JOIN,	/* owns what was the barn's partial sheaf */
 	PCP_HOOK_BARN_THIRD,	/* owns the partial sheaf another was faster
 				 * to put */
 	PCP_HOOK_DEFER_RAISED,	/* hand-over counted, nothing unhooked yet */

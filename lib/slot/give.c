@@ -110,8 +110,10 @@ static struct pcp_sheaf *put_partial(struct pcp_stock *stock,
 					  ? NULL
 					  : pcp_barn_get_partial(barn);
 
-	if (other)
+	if (other) {
+		PCP_HOOK(PCP_HOOK_BARN_JOIN);
 		pcp_sheaf_move(sheaf, other);
+	}
 	if (other && !pcp_sheaf_size(other)) {
 		put_empty(stock, node, other);
 		other = NULL;

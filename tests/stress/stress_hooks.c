@@ -33,6 +33,7 @@ static const char *const names[PCP_HOOK_COUNT] = {
 	[PCP_HOOK_GROW_UNPUBLISHED] = "grow-unpublished",
 	[PCP_HOOK_PARK] = "park",
 	[PCP_HOOK_UNPARKED] = "unparked",
+	[PCP_HOOK_BARN_JOIN] = "barn-join",
 	[PCP_HOOK_BARN_THIRD] = "barn-third",
 	[PCP_HOOK_DEFER_RAISED] = "defer-raised",
 	[PCP_HOOK_DEFER_UNHOOKED] = "defer-unhooked",
@@ -85,42 +86,6 @@ static bool all_reached(void)
 	return all;
 }
 
-/* The load seldom has two threads that put part-filled sheaves at the same
- * moment: these do little else. More than half full, so that of two sheaves a
- * rest is left. */
-static void put_rests(const struct worker *w)
-{
-	enum { SHEAVES = 4, CAPACITY = 400 };
-	struct pcpool_cache *cache = w->arg;
-	struct rng rng;
-
-	rng_seed(&rng, w->id);
-	for (unsigned long i = scaled(2000); i; i--) {
-		struct pcpool_sheaf *sheaf[SHEAVES];
-
-		for (int s = 0; s < SHEAVES; s++) {
-			sheaf[s] = pcpool_sheaf_prefill(
-				cache, CAPACITY / 2 +
-					       rng_below(&rng, CAPACITY / 2));
-			expect(sheaf[s]);
-			for (uint32_t n = rng_below(&rng, 8); n; n--)
-				pcpool_free(cache, pcpool_sheaf_alloc(
-							   cache, sheaf[s]));
-		}
-		for (int s = 0; s < SHEAVES; s++)
-			pcpool_sheaf_return(cache, sheaf[s]);
-	}
-}
-
-static void run_rests(void)
-{
-	struct sheet sheet = { .clear = 8 };
-	struct pcpool_cache *cache = sheet_cache_of("rests", 16, &sheet, 0, 400);
-
-	run_threads(6, put_rests, cache);
-	destroy_balanced(cache, &sheet);
-}
-
 static void run(struct load *load, unsigned int rounds)
 {
 	for (unsigned int i = 0; i < rounds; i++) {
@@ -157,10 +122,8 @@ int main(int argc, char **argv)
 		load.pin_one = false;
 		load.migrate = true;
 		run(&load, 2);
-		for (int more = 0; more < 20 && !all_reached(); more++) {
+		for (int more = 0; more < 20 && !all_reached(); more++)
 			run(&load, 1);
-			run_rests();
-		}
 	}
 	for (int id = 0; id < PCP_HOOK_COUNT; id++)
 		if (!elsewhere(id))
