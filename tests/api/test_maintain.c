@@ -313,10 +313,13 @@ static void *burst_on_second(void *cache)
 /* Nobody comes back to that CPU. */
 START_TEST(test_idle_cpu)
 {
-	struct pcpool_cache *cache = plain_cache();
+	struct pcpool_cache *cache;
 	uint64_t own, both;
 	pthread_t thread;
 
+	if (allowed_cpus() < 2)
+		return;
+	cache = plain_cache();
 	pin_to(0);
 	for (int i = 0; i < 3; i++) {
 		burst(cache, 2);

@@ -70,8 +70,8 @@ for text in '' '0-' 'all' '4294967295' '0-99999999999999999999'; do
 	possible "$text"
 	says "'$text'" auto mode "$mode"
 done
-# A list that is too short for the CPUs there are is not believed.
-if [ "$top_cpu" -gt 0 ]; then
+# A list that is too short for the CPUs this process may use is not believed.
+if [ "$(nproc)" -gt 1 ]; then
 	possible '0'
 	says "too short a list" auto mode lock
 fi
