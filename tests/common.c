@@ -191,15 +191,15 @@ void kill_after(unsigned int seconds)
 
 bool was_hung(int status)
 {
-	return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+	return WIFSIGNALED(status) &&
+	       (WTERMSIG(status) == SIGKILL || WTERMSIG(status) == SIGALRM);
 }
 
-static void watch(unsigned int seconds, int err)
+static void write_to(int err)
 {
 	struct rlimit no_core = { 0, 0 };
 
 	setrlimit(RLIMIT_CORE, &no_core);
-	kill_after(seconds);
 	if (dup2(err, STDERR_FILENO) < 0)
 		_exit(97);
 	close(err);
@@ -252,7 +252,8 @@ void run_child(void (*fn)(void *), void *arg, unsigned int seconds,
 	expect(pid >= 0);
 	if (!pid) {
 		close(fds[0]);
-		watch(seconds, fds[1]);
+		write_to(fds[1]);
+		kill_after(seconds);
 		fn(arg);
 		_exit(0);
 	}
@@ -300,7 +301,10 @@ void run_self(const char *const *args, const char *options,
 	expect(pid >= 0);
 	if (!pid) {
 		close(fds[0]);
-		watch(seconds, fds[1]);
+		write_to(fds[1]);
+		/* Of the two what exec(2) keeps. */
+		signal(SIGALRM, SIG_DFL);
+		alarm(seconds);
 		exec_self(args, options);
 	}
 	close(fds[1]);

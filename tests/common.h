@@ -131,9 +131,9 @@ uint32_t rng_below(struct rng *rng, uint32_t n);
 /* --- children ----------------------------------------------------------- */
 
 /* The calling process is killed after so many seconds, whatever its threads
- * block. Not inherited by its children. */
+ * block. Not inherited by its children, and gone with exec(2). */
 void kill_after(unsigned int seconds);
-/* By that, from its status as of waitpid(2). */
+/* Ended by that or by an alarm, from its status as of waitpid(2). */
 bool was_hung(int status);
 
 struct child {
