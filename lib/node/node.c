@@ -274,9 +274,15 @@ uint32_t pcp_node_take_waiting(struct pcp_node *node, uint32_t max,
 uint32_t pcp_node_grow(struct pcp_node *node, unsigned int number,
 		       uint32_t max, void **objs, struct pcp_slab_link *dead)
 {
-	struct pcp_slab *slab = pcp_slab_create(node->kind, number);
+	uint32_t objects = node->kind->layout.objects;
+	struct pcp_slab *slab = pcp_slab_create(node->kind, number, max, objs);
 
-	return slab ? take_held(node, slab, max, objs, dead) : 0;
+	if (!slab)
+		return 0;
+	if (max >= objects)
+		return objects;
+	put_back(node, slab, dead);
+	return max;
 }
 
 /* The slab was full and is the caller's now, partial or empty. */

@@ -111,7 +111,7 @@ static uint64_t metadata(const struct pcp_stock *stock,
 	       pcp_index.nr_ids * sizeof(struct pcp_slot) +
 	       stock->nr_nodes *
 		       (sizeof(struct pcp_node) + sizeof(struct pcp_barn)) +
-	       (pcp_load(&stock->kind.cycle)
+	       (pcp_load(&stock->kind.order)
 			? stock->kind.layout.objects * sizeof(uint16_t)
 			: 0) +
 	       pcp_stat_touched(&stock->kind.stat) + book->sheaf_bytes;

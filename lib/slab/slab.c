@@ -61,7 +61,7 @@ void pcp_kind_destroy(struct pcp_kind *kind)
 	pcp_lock_destroy(&kind->slabs_lock);
 	pcp_stat_destroy(&kind->stat);
 	pcp_meta_free(kind->fields);
-	pcp_meta_free(kind->cycle);
+	pcp_meta_free(kind->order);
 }
 
 static uint32_t random_below(uint64_t *state, uint32_t bound)
@@ -72,58 +72,77 @@ static uint32_t random_below(uint64_t *state, uint32_t bound)
 	return (uint32_t)((*state >> 32) * bound >> 32);
 }
 
-/* A single cycle through all objects, which is what a list needs, in random
- * order: Sattolo's shuffle. */
-static void make_cycle(uint16_t *next, uint32_t n, uint64_t seed)
-{
-	for (uint32_t i = 0; i < n; i++)
-		next[i] = (uint16_t)i;
-	for (uint32_t i = n - 1; i > 0; i--) {
-		uint32_t j = random_below(&seed, i);
-		uint16_t other = next[j];
-
-		next[j] = next[i];
-		next[i] = other;
-	}
-}
-
-/* The cache's cycle; the first slab has it made. NULL without memory. */
-static const uint16_t *cycle_of(struct pcp_kind *kind, uint64_t seed)
+/* The cache's order of objects; the first slab has it made. NULL without
+ * memory. */
+static const uint16_t *order_of(struct pcp_kind *kind, uint64_t seed)
 {
 	/* Pairs with the release below. */
-	uint16_t *cycle = pcp_load_acquire(&kind->cycle), *none = NULL;
+	uint16_t *order = pcp_load_acquire(&kind->order), *none = NULL;
 	uint32_t n = kind->layout.objects;
 
-	if (pcp_likely(cycle))
-		return cycle;
-	cycle = pcp_meta_alloc(n * sizeof(*cycle), sizeof(void *));
-	if (!cycle)
+	if (pcp_likely(order))
+		return order;
+	order = pcp_meta_alloc(n * sizeof(*order), sizeof(void *));
+	if (!order)
 		return NULL;
-	make_cycle(cycle, n, seed);
-	if (pcp_cas(&kind->cycle, &none, cycle))
-		return cycle;
-	pcp_meta_free(cycle);
+	/* Fisher and Yates' shuffle, from inside out. */
+	for (uint32_t i = 0; i < n; i++) {
+		uint32_t j = random_below(&seed, i + 1);
+
+		order[i] = order[j];
+		order[j] = (uint16_t)i;
+	}
+	if (pcp_cas(&kind->order, &none, order))
+		return order;
+	pcp_meta_free(order);
 	return none;
 }
 
-/* Link all objects in random order, so that neither neighbours in memory nor
- * the order of hand-out can be foretold from one object. A cache's slabs share
- * one cycle and begin anywhere in it: a shuffle for each took half of the time
- * that it takes to make a slab. Reference: the freelist randomization of Linux
- * SLUB. */
-static void shuffle(struct pcp_slab *slab, uint64_t seed)
-{
-	const uint16_t *cycle = cycle_of(slab->kind, seed);
-	uint32_t n = slab->kind->layout.objects, start;
-	uint16_t *next = slab->next;
+/* Where a slab's walk through the order is. */
+struct walk {
+	const uint16_t *order; /* NULL: that of memory */
+	uint32_t n, at;
+};
 
-	if (pcp_likely(cycle))
-		memcpy(next, cycle, n * sizeof(*next));
-	else
-		make_cycle(next, n, seed);
-	start = random_below(&seed, n);
-	slab->word = pcp_word_next(0, next[start], 0);
-	next[start] = PCP_INDEX_END;
+static uint32_t step(struct walk *walk)
+{
+	uint32_t at = walk->at;
+
+	walk->at = at + 1 < walk->n ? at + 1 : 0;
+	return walk->order ? walk->order[at] : at;
+}
+
+/* The first `count` objects are out, in objs[]; the others linked. In random
+ * order, so that neither neighbours in memory nor the order of hand-out can be
+ * foretold from one object. A cache's slabs share one order and begin anywhere in
+ * it: a shuffle for each took half of the time that it takes to make a slab.
+ * Handed out from here rather than from the links, which have to be followed one
+ * after the other. Reference: the freelist randomization of Linux SLUB. */
+static void deal(struct pcp_slab *slab, uint64_t seed, uint32_t count,
+		 void **objs)
+{
+	const struct pcp_layout layout = slab->kind->layout;
+	struct walk walk = { order_of(slab->kind, seed), layout.objects, 0 };
+	uint16_t *next = slab->next;
+	char *first = (char *)slab + layout.first;
+	uint32_t index;
+
+	walk.at = random_below(&seed, walk.n);
+	for (uint32_t i = 0; i < count; i++) {
+		index = step(&walk);
+		objs[i] = first + index * layout.stride;
+		next[index] = PCP_INDEX_OUT;
+	}
+	index = count < walk.n ? step(&walk) : PCP_INDEX_END;
+	slab->word = pcp_word_next(0, index, count);
+	for (uint32_t i = count + 1; i < walk.n; i++) {
+		uint32_t after = step(&walk);
+
+		next[index] = (uint16_t)after;
+		index = after;
+	}
+	if (count < walk.n)
+		next[index] = PCP_INDEX_END;
 }
 
 /* What a slab has besides its block. */
@@ -151,7 +170,8 @@ static void give_beside(struct pcp_slab *slab)
 	pcp_meta_free(slab->owners);
 }
 
-struct pcp_slab *pcp_slab_create(struct pcp_kind *kind, unsigned int node)
+struct pcp_slab *pcp_slab_create(struct pcp_kind *kind, unsigned int node,
+				 uint32_t max, void **objs)
 {
 	const struct pcp_layout *layout = &kind->layout;
 	struct pcp_slab *slab = pcp_block_alloc(layout->slab_size, node);
@@ -161,7 +181,7 @@ struct pcp_slab *pcp_slab_create(struct pcp_kind *kind, unsigned int node)
 		pcp_stat_inc(&kind->stat, PCP_STAT_MEM_FAIL);
 		return NULL;
 	}
-	/* Header and tables; next[] is written by the shuffle. */
+	/* Header and tables; next[] is written by deal(). */
 	memset(slab, 0, PCP_SLAB_HEADER);
 	if (layout->built || layout->check)
 		memset(slab->next + layout->objects, 0,
@@ -176,7 +196,8 @@ struct pcp_slab *pcp_slab_create(struct pcp_kind *kind, unsigned int node)
 		return NULL;
 	}
 	slab->magic = magic_of(slab);
-	shuffle(slab, (seed ^ seed >> 29) | 1);
+	deal(slab, (seed ^ seed >> 29) | 1,
+	     max < layout->objects ? max : layout->objects, objs);
 	/* With the header, which names what lies beside the slab. */
 	pcp_lsan_add_root(slab, layout->slab_size);
 	pcp_lock(&kind->slabs_lock);
@@ -251,13 +272,15 @@ static void mark_out(struct pcp_slab *slab, uint32_t index, uint32_t count)
 uint32_t pcp_slab_take(struct pcp_slab *slab, uint32_t max, void **objs,
 		       bool *full)
 {
+	size_t stride = slab->kind->layout.stride;
+	char *first = pcp_slab_object(slab, 0);
 	uint64_t word = pcp_load_acquire(&slab->word);
 	uint32_t count, rest;
 
 	for (;;) {
 		rest = checked(slab, pcp_word_head(word));
 		for (count = 0; count < max && rest != PCP_INDEX_END; count++) {
-			objs[count] = pcp_slab_object(slab, rest);
+			objs[count] = first + rest * stride;
 			rest = follow(slab, rest);
 		}
 		*full = rest == PCP_INDEX_END;

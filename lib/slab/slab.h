@@ -84,7 +84,7 @@ struct pcp_kind {
 	unsigned int flags; /* PCPOOL_DTOR_ON_FREE, PCPOOL_CHECK */
 	const char *name;
 	uint64_t random; /* seed for the next slab */
-	uint16_t *cycle; /* the order of objects, from anywhere; or not yet */
+	uint16_t *order; /* of objects, begun anywhere; or not yet made */
 	struct pcp_stat stat;
 	/* Rank PCP_RANK_SLABS, a leaf. Guards all, nr_slabs and busy. */
 	struct pcp_lock slabs_lock;
@@ -224,10 +224,12 @@ struct pcp_slab *pcp_slab_check(const struct pcp_kind *kind, const void *obj,
 int pcp_kind_init(struct pcp_kind *kind, size_t size, size_t align);
 void pcp_kind_destroy(struct pcp_kind *kind);
 
-/* A new slab with all objects free and unbuilt, in the cache's list of all
- * slabs, seen by nobody else. NULL with errno ENOMEM. Takes the arena's and
+/* A new slab with all objects unbuilt, in the cache's list of all slabs, seen by
+ * nobody else. The first `max` objects, or all there are, are the caller's, in
+ * objs[]; the others are free. NULL with errno ENOMEM. Takes the arena's and
  * the slabs lock. */
-struct pcp_slab *pcp_slab_create(struct pcp_kind *kind, unsigned int node);
+struct pcp_slab *pcp_slab_create(struct pcp_kind *kind, unsigned int node,
+				 uint32_t max, void **objs);
 
 /* Release a slab that nobody else can reach and that has no built object. */
 void pcp_slab_release(struct pcp_slab *slab);
@@ -271,20 +273,25 @@ static inline uint32_t pcp_chained(uint64_t word)
 struct pcp_chain pcp_slab_deferred(struct pcp_slab *slab, uint64_t word,
 				   enum pcp_deferral how);
 
-/* Add an object the caller owns to a chain. Aborts with a message when the
- * object is free already. */
-static inline void pcp_chain_add(struct pcp_chain *chain, uint32_t index)
+/* Mark an object the caller owns as free, with `next` after it. Aborts with a
+ * message when it is free already. */
+static inline void pcp_chain_link(struct pcp_slab *slab, uint32_t index,
+				  uint32_t next)
 {
-	struct pcp_slab *slab = chain->slab;
-
 	if (pcp_unlikely(pcp_load(&slab->next[index]) != PCP_INDEX_OUT))
 		pcp_chain_die(slab, index);
-	if (!chain->count)
-		chain->last = index;
+	pcp_store(&slab->next[index], (uint16_t)next);
+}
+
+/* Add such an object to a chain. */
+static inline void pcp_chain_add(struct pcp_chain *chain, uint32_t index)
+{
 	/* Linked in front: what chain->first was comes next. The last one's
 	 * link is set when the chain is given. */
-	pcp_store(&slab->next[index],
-		  (uint16_t)(chain->count ? chain->first : PCP_INDEX_END));
+	pcp_chain_link(chain->slab, index,
+		       chain->count ? chain->first : PCP_INDEX_END);
+	if (!chain->count)
+		chain->last = index;
 	chain->first = index;
 	chain->count++;
 }

@@ -16,24 +16,36 @@ static size_t chain_one_slab(struct pcp_stock *stock, size_t n, void **objs,
 			     struct pcp_chain *chain)
 {
 	struct pcp_kind *kind = &stock->kind;
+	/* Copied, and the chain's head kept apart, so that the stores between
+	 * do not have all of it loaded again for each object. */
+	const struct pcp_layout layout = kind->layout;
+	struct pcp_slab *slab;
+	uint32_t first, index, count = 1;
 	size_t left = 0;
-	uint32_t index;
 
 	*chain = (struct pcp_chain){
 		.slab = pcp_check_owner(kind, objs[0], NULL, &index),
 	};
 	pcp_chain_add(chain, index);
+	slab = chain->slab;
+	first = index;
 	for (size_t i = 1; i < n; i++) {
-		if (pcp_slab_of(kind, objs[i]) != chain->slab) {
+		size_t offset = (uintptr_t)objs[i] - (uintptr_t)slab;
+
+		if (offset >= layout.slab_size) {
 			objs[left++] = objs[i];
 			continue;
 		}
 		/* The slab is known by now; only the place is not. */
-		if (pcp_unlikely(!pcp_slab_locate(&kind->layout, chain->slab,
-						  objs[i], &index)))
+		if (pcp_unlikely(!pcp_slab_locate(&layout, slab, objs[i],
+						  &index)))
 			pcp_check_owner(kind, objs[i], NULL, &index);
-		pcp_chain_add(chain, index);
+		pcp_chain_link(slab, index, first);
+		first = index;
+		count++;
 	}
+	chain->first = first;
+	chain->count = count;
 	return left;
 }
 

@@ -11,7 +11,7 @@ static struct pcp_kind kind;
 
 static inline struct pcp_slab *must_create(void)
 {
-	struct pcp_slab *slab = pcp_slab_create(&kind, 0);
+	struct pcp_slab *slab = pcp_slab_create(&kind, 0, 0, NULL);
 
 	expect(slab);
 	return slab;

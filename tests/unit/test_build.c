@@ -28,7 +28,7 @@ static void setup(void)
 {
 	sheet = (struct sheet){ .fill = OBJECT };
 	kind_make(&kind, OBJECT, 0, &sheet, 0);
-	slab = pcp_slab_create(&kind, 0);
+	slab = pcp_slab_create(&kind, 0, 0, NULL);
 	objs = calloc(all(), sizeof(*objs));
 	expect(slab && objs);
 	take_all();
@@ -158,7 +158,7 @@ START_TEST(test_plain_memory)
 	int err = 1;
 
 	kind_make(&plain, OBJECT, 0, NULL, 0);
-	other = pcp_slab_create(&plain, 0);
+	other = pcp_slab_create(&plain, 0, 0, NULL);
 	expect(other);
 	expect_eq(pcp_slab_take(other, 4, batch, &full), 4);
 	expect_eq(pcp_build_many(&plain, 4, batch, &err), 4);
@@ -190,7 +190,7 @@ START_TEST(test_halves)
 		else
 			one.dtor = NULL;
 		expect_eq(pcp_kind_init(&one, OBJECT, 0), 0);
-		other = pcp_slab_create(&one, 0);
+		other = pcp_slab_create(&one, 0, 0, NULL);
 		expect(other);
 		for (unsigned int i = 0; i < 2; i++) {
 			uint32_t index;
@@ -260,7 +260,7 @@ START_TEST(test_kill_list)
 	pcp_slabs_init(&dead);
 	pcp_slabs_kill(&dead);
 	for (unsigned int i = 0; i < 5; i++) {
-		struct pcp_slab *other = pcp_slab_create(&kind, 0);
+		struct pcp_slab *other = pcp_slab_create(&kind, 0, 0, NULL);
 
 		expect(other);
 		expect_eq(pcp_slab_take(other, 1, &obj, &full), 1);

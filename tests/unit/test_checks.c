@@ -20,7 +20,7 @@ static void make(size_t size)
 	bool full;
 
 	kind_make(&kind, size, 0, NULL, PCPOOL_CHECK);
-	slab = pcp_slab_create(&kind, 0);
+	slab = pcp_slab_create(&kind, 0, 0, NULL);
 	expect(slab);
 	expect_eq(pcp_slab_take(slab, 1, &p, &full), 1);
 	obj = p;
@@ -201,7 +201,7 @@ START_TEST(test_stray_pointers)
 
 	hand_out();
 	kind_make(&twin, OBJECT, 0, NULL, PCPOOL_CHECK);
-	other = pcp_slab_create(&twin, 0);
+	other = pcp_slab_create(&twin, 0, 0, NULL);
 	expect(other);
 	for (size_t i = 0; i < PCP_ARRAY_SIZE(calls); i++) {
 		must_abort(calls[i], obj + 1, "\"unit\"", "not the start");
@@ -270,7 +270,7 @@ START_TEST(test_killed_with_check)
 	bool full;
 
 	kind_make(&built, OBJECT, 0, &sheet, PCPOOL_CHECK);
-	mine = pcp_slab_create(&built, 0);
+	mine = pcp_slab_create(&built, 0, 0, NULL);
 	expect(mine);
 	expect_eq(pcp_slab_take(mine, 6, objs, &full), 6);
 	for (unsigned int i = 0; i < 6; i++) {

@@ -37,7 +37,7 @@ START_TEST(test_birth_in_dirt)
 
 	kind_make(&built, OBJECT, 0, &sheet, PCPOOL_CHECK);
 	for (unsigned int round = 0; round < 3; round++) {
-		slab = pcp_slab_create(&built, 0);
+		slab = pcp_slab_create(&built, 0, 0, NULL);
 		expect(slab);
 		slab_verify(slab);
 		expect(!slab->on_list);
@@ -103,6 +103,54 @@ START_TEST(test_shuffle)
 }
 END_TEST
 
+/* A slab is born with some objects out: those, and the others, are all. */
+static void deal_and_count(uint32_t max)
+{
+	void **objs = object_array();
+	struct pcp_slab *slab = pcp_slab_create(&kind, 0, max, objs);
+	uint32_t dealt = max < all() ? max : all();
+	bool full;
+
+	expect(slab);
+	expect_eq(pcp_slab_inuse(slab), dealt);
+	slab_verify(slab);
+	expect_eq(pcp_slab_take(slab, all(), objs + dealt, &full),
+		  all() - dealt);
+	expect(dealt == all() || full);
+	/* Each once, or the second give of one would abort. */
+	slab_give(slab, all(), objs);
+	slab_verify(slab);
+	pcp_slab_release(slab);
+	free(objs);
+}
+
+START_TEST(test_dealt)
+{
+	for (int round = 0; round < 20; round++) {
+		deal_and_count(0);
+		deal_and_count(1);
+		deal_and_count(all() / 2);
+		deal_and_count(all() - 1);
+		deal_and_count(all());
+		deal_and_count(all() + 7);
+	}
+}
+END_TEST
+
+/* In the order of memory, from anywhere; the next slab tries again. */
+START_TEST(test_dealt_without_memory)
+{
+	pcp_fault_set(PCP_FAULT_META, 1, true);
+	deal_and_count(0);
+	deal_and_count(all() / 2);
+	deal_and_count(all());
+	expect(!kind.order);
+	pcp_fault_set(PCP_FAULT_META, 0, false);
+	deal_and_count(all() / 2);
+	expect(kind.order);
+}
+END_TEST
+
 START_TEST(test_few_objects)
 {
 	struct pcp_kind few;
@@ -113,7 +161,7 @@ START_TEST(test_few_objects)
 	for (size_t align = (size_t)1 << 19; align <= PCPOOL_ALIGN_MAX;
 	     align *= 2) {
 		kind_make(&few, align, align, NULL, 0);
-		slab = pcp_slab_create(&few, 0);
+		slab = pcp_slab_create(&few, 0, 0, NULL);
 		expect(slab);
 		slab_verify(slab);
 		expect_eq(pcp_slab_take(slab, 2, objs, &full), 2);
@@ -131,8 +179,8 @@ START_TEST(test_no_memory)
 	struct pcp_kind other = { .name = "none" };
 
 	pcp_fault_set(PCP_FAULT_SLAB, 1, true);
-	expect_refused(pcp_slab_create(&kind, 0), ENOMEM);
-	expect_refused(pcp_slab_create(&kind, 0), ENOMEM);
+	expect_refused(pcp_slab_create(&kind, 0, 0, NULL), ENOMEM);
+	expect_refused(pcp_slab_create(&kind, 0, 0, NULL), ENOMEM);
 	pcp_fault_set(PCP_FAULT_SLAB, 0, false);
 	expect_eq(kind_stat(&kind, PCP_STAT_MEM_FAIL), 2);
 	expect_eq(kind_stat(&kind, PCP_STAT_ALLOC_SLAB), 0);
@@ -349,7 +397,7 @@ START_TEST(test_take_built)
 	kind_make(&built, OBJECT, 0, &sheet, 0);
 	n = built.layout.objects;
 	for (uint32_t at = 0; at <= n; at += at < 4 || at > n - 4 ? 1 : 5) {
-		struct pcp_slab *slab = pcp_slab_create(&built, 0);
+		struct pcp_slab *slab = pcp_slab_create(&built, 0, 0, NULL);
 		struct pcp_chain rest;
 		uint32_t index = PCP_INDEX_END;
 		uint64_t word;
@@ -402,7 +450,7 @@ START_TEST(test_check)
 	char *end, *stale, local = 0;
 
 	kind_make(&twin, OBJECT, 0, NULL, 0);
-	other = pcp_slab_create(&twin, 0);
+	other = pcp_slab_create(&twin, 0, 0, NULL);
 	expect(other);
 	for (uint32_t i = 0; i < n; i++) {
 		char *obj = pcp_slab_object(slab, i);
@@ -469,6 +517,8 @@ int main(void)
 	tcase_add_test(tc, test_birth);
 	tcase_add_test(tc, test_birth_in_dirt);
 	tcase_add_test(tc, test_shuffle);
+	tcase_add_test(tc, test_dealt);
+	tcase_add_test(tc, test_dealt_without_memory);
 	tcase_add_test(tc, test_few_objects);
 	tcase_add_test(tc, test_no_memory);
 	tcase_add_loop_test(tc, test_model, 0, 4);

@@ -124,7 +124,7 @@ START_TEST(test_one_holder)
 	struct pcp_kind built;
 
 	kind_make(&built, OBJECT, 0, &sheet, 0);
-	shared->slab = pcp_slab_create(&built, 0);
+	shared->slab = pcp_slab_create(&built, 0, 0, NULL);
 	expect(shared->slab);
 	for (uint32_t i = 0; i < built.layout.objects; i++)
 		memset(pcp_slab_object(shared->slab, i), 0, OBJECT);

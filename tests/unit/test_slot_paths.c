@@ -409,7 +409,7 @@ END_TEST
 /* A slab with one built object, taken by nobody. */
 static struct pcp_slab *built_slab(void)
 {
-	struct pcp_slab *slab = pcp_slab_create(&stock->kind, 0);
+	struct pcp_slab *slab = pcp_slab_create(&stock->kind, 0, 0, NULL);
 	void *obj;
 	bool full;
 
@@ -444,7 +444,7 @@ END_TEST
 START_TEST(test_bury_plain)
 {
 	struct pcp_stock *plain = stock_make(NULL, 4);
-	struct pcp_slab *slab = pcp_slab_create(&plain->kind, 0);
+	struct pcp_slab *slab = pcp_slab_create(&plain->kind, 0, 0, NULL);
 	struct pcp_slab_link doomed;
 
 	expect(slab);
