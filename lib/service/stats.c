@@ -107,10 +107,13 @@ static void fill_book(const struct pcp_book *book, bool forked,
 static uint64_t metadata(const struct pcp_stock *stock,
 			 const struct pcp_book *book)
 {
+	size_t barns = 0;
+
+	for (unsigned int i = 0; i < stock->nr_nodes; i++)
+		barns += pcp_barn_bytes(&stock->barns[i]);
 	return sizeof(struct pcpool_cache) +
 	       pcp_index.nr_ids * sizeof(struct pcp_slot) +
-	       stock->nr_nodes *
-		       (sizeof(struct pcp_node) + sizeof(struct pcp_barn)) +
+	       stock->nr_nodes * sizeof(struct pcp_node) + barns +
 	       (pcp_load(&stock->kind.order)
 			? stock->kind.layout.objects * sizeof(uint16_t)
 			: 0) +

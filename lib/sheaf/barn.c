@@ -2,7 +2,10 @@
 /* Barns. See barn.h. */
 #include <config.h>
 
+#include <errno.h>
+
 #include "base/fault.h"
+#include "base/osmem.h"
 #include "sheaf/barn.h"
 
 void pcp_barn_init(struct pcp_barn *barn, struct pcp_stat *stat)
@@ -16,8 +19,54 @@ void pcp_barn_init(struct pcp_barn *barn, struct pcp_stat *stat)
 	barn->low = 0;
 	barn->starved = false;
 	barn->stat = stat;
+	barn->more = NULL;
+	barn->nr_more = 0;
 	for (size_t i = 0; i < PCP_ARRAY_SIZE(barn->nodes); i++)
 		pcp_stack_push(&barn->unused, &barn->nodes[i].link);
+}
+
+void pcp_barn_destroy(struct pcp_barn *barn)
+{
+	struct pcp_barn_more *more = barn->more, *next;
+
+	for (; more; more = next) {
+		next = more->next;
+		pcp_meta_free(more);
+	}
+}
+
+size_t pcp_barn_nodes(const struct pcp_barn *barn)
+{
+	return PCP_ARRAY_SIZE(barn->nodes) +
+	       (size_t)pcp_load(&barn->nr_more) * PCP_BARN_NODES;
+}
+
+size_t pcp_barn_bytes(const struct pcp_barn *barn)
+{
+	return sizeof(*barn) +
+	       pcp_load(&barn->nr_more) * sizeof(struct pcp_barn_more);
+}
+
+/* One node of a new lot, of which the others go to the unused ones. NULL without
+ * memory. Several threads may come here at once, and each brings a lot: there
+ * are never more lots than places and threads ask for. */
+static struct pcp_stack_node *more_nodes(struct pcp_barn *barn)
+{
+	int saved = errno;
+	struct pcp_barn_more *more =
+		pcp_meta_alloc(sizeof(*more), _Alignof(struct pcp_barn_more));
+
+	errno = saved;
+	if (!more)
+		return NULL;
+	for (size_t i = 1; i < PCP_ARRAY_SIZE(more->nodes); i++)
+		pcp_stack_push(&barn->unused, &more->nodes[i].link);
+	/* Nobody looks at the list but the end, which is ordered after. */
+	more->next = pcp_load(&barn->more);
+	while (!pcp_cas(&barn->more, &more->next, more))
+		;
+	pcp_add(&barn->nr_more, 1U);
+	return &more->nodes[0].link;
 }
 
 static struct pcp_sheaf *get(struct pcp_barn *barn, struct pcp_stack *stack,
@@ -57,6 +106,8 @@ static bool put(struct pcp_barn *barn, struct pcp_stack *stack,
 	if (__atomic_fetch_add(count, 1U, __ATOMIC_ACQUIRE) < limit) {
 		PCP_HOOK(PCP_HOOK_BARN_RESERVED);
 		link = pcp_stack_pop(&barn->unused);
+		if (pcp_unlikely(!link))
+			link = more_nodes(barn);
 	}
 	if (!link) {
 		pcp_sub(count, 1U);
@@ -172,8 +223,10 @@ uint64_t pcp_barn_objects(const struct pcp_barn *barn)
 	const struct pcp_sheaf *partial = pcp_load_acquire(&barn->partial);
 	const struct pcp_stack_node *link = pcp_stack_first(&barn->full);
 	uint64_t objects = partial ? pcp_sheaf_size(partial) : 0;
+	/* Nodes move while this walks: it ends all the same. */
+	size_t nodes = pcp_barn_nodes(barn);
 
-	for (size_t i = 0; link && i < PCP_ARRAY_SIZE(barn->nodes); i++) {
+	for (size_t i = 0; link && i < nodes; i++) {
 		const struct pcp_barn_node *node = pcp_container_of(
 			link, const struct pcp_barn_node, link);
 		/* Sheaves are freed under the lock the caller holds, and a node

@@ -5,7 +5,8 @@
  *
  * Full and empty sheaves lie on lock-free stacks. The stacks link small nodes
  * that carry a sheaf and live as long as the barn, so that a sheaf may be freed
- * while another thread still looks at the node that carried it. A place is
+ * while another thread still looks at the node that carried it. More nodes come
+ * when the limit has risen beyond those there are. A place is
  * reserved before a push, so the barn never holds more than its limits. One
  * sheaf that is neither full nor empty is kept in a word of its own, put and
  * taken by exchange.
@@ -17,16 +18,21 @@
 
 #include "sheaf/sheaf.h"
 
-/* Full sheaves a barn holds at first, and at most and at least wherever its limit
- * goes; empty ones. */
+/* Full sheaves a barn holds at first, and at least wherever its limit goes; empty
+ * ones; and nodes that it is given at a time. */
 #define PCP_BARN_FULL 10U
-#define PCP_BARN_FULL_MAX 32U
 #define PCP_BARN_FULL_MIN 2U
 #define PCP_BARN_EMPTY 10U
+#define PCP_BARN_NODES 32U
 
 struct pcp_barn_node {
 	struct pcp_stack_node link;
 	struct pcp_sheaf *sheaf;
+};
+
+struct pcp_barn_more {
+	struct pcp_barn_more *next;
+	struct pcp_barn_node nodes[PCP_BARN_NODES];
 };
 
 struct pcp_barn {
@@ -45,17 +51,29 @@ struct pcp_barn {
 	uint32_t low; /* fewest full ones since pcp_barn_unused() */
 	bool starved; /* a get found none since the limit was changed */
 	uint32_t surplus; /* full ones that tending still has to give back */
-	struct pcp_barn_node nodes[PCP_BARN_FULL_MAX + PCP_BARN_EMPTY];
+	struct pcp_barn_more *more; /* all there are, for the barn's end */
+	uint32_t nr_more;
+	struct pcp_barn_node nodes[PCP_BARN_FULL + PCP_BARN_EMPTY];
 } PCP_ALIGNED(128);
 
 void pcp_barn_init(struct pcp_barn *barn, struct pcp_stat *stat);
+
+/* CONTEXT: nobody else uses it. What it holds is left to its owner. */
+void pcp_barn_destroy(struct pcp_barn *barn);
+
+/* Nodes that it has by now: no more sheaves lie on its stacks. */
+size_t pcp_barn_nodes(const struct pcp_barn *barn);
+
+/* Bytes of the barn itself. */
+size_t pcp_barn_bytes(const struct pcp_barn *barn);
 
 /* Take; NULL when there is none. The caller owns the sheaf. */
 struct pcp_sheaf *pcp_barn_get_full(struct pcp_barn *barn);
 struct pcp_sheaf *pcp_barn_get_empty(struct pcp_barn *barn);
 struct pcp_sheaf *pcp_barn_get_partial(struct pcp_barn *barn);
 
-/* Put; false when there is no room: the caller still owns it. */
+/* Put; false when there is no room, or no memory for a node: the caller still
+ * owns it. */
 bool pcp_barn_put_full(struct pcp_barn *barn, struct pcp_sheaf *sheaf);
 bool pcp_barn_put_empty(struct pcp_barn *barn, struct pcp_sheaf *sheaf);
 

@@ -8,10 +8,11 @@
 static const uint32_t ladder[] = { 3, 11, 27, 59, 123, 251, 507, 1019 };
 #define RUNGS PCP_ARRAY_SIZE(ladder)
 
-/* Bytes of objects that the main and the spare of a slot may hold, and those of
- * a barn per CPU of its node and at least. */
+/* Bytes of objects that the main and the spare of a slot may hold. A barn may
+ * hold as much for each CPU of its node, and at least what bursts of a few CPUs
+ * need to keep away from the slabs. */
 #define SLOT_BYTES ((size_t)256 << 10)
-#define BARN_BYTES ((size_t)4 << 20)
+#define BARN_BYTES ((size_t)8 << 20)
 
 /* Misses that make a window, and the capacities' worth of operations which
  * they have to be spread over to be few. */
@@ -49,15 +50,17 @@ static void bound_barns(struct pcp_stock *stock, uint32_t capacity)
 	size_t slots = pcp_index.nr_ids / stock->nr_nodes;
 	size_t bytes = slots * SLOT_BYTES;
 	size_t sheaf = capacity * stock->kind.layout.size;
-	size_t max;
+	size_t max, sheaves;
 
 	if (bytes < BARN_BYTES)
 		bytes = BARN_BYTES;
+	/* Not in more sheaves than that is with large ones. */
+	sheaves = bytes / (SLOT_BYTES / 2);
 	max = bytes / sheaf;
 	if (max < PCP_BARN_FULL_MIN)
 		max = PCP_BARN_FULL_MIN;
-	if (max > PCP_BARN_FULL_MAX)
-		max = PCP_BARN_FULL_MAX;
+	if (max > sheaves)
+		max = sheaves;
 	for (unsigned int i = 0; i < stock->nr_nodes; i++)
 		pcp_barn_bound(&stock->barns[i], (uint32_t)max);
 }

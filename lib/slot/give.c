@@ -167,7 +167,7 @@ static void empty_barn(struct pcp_stock *stock, struct pcp_barn *barn,
 		       struct pcp_slab_link *dead)
 {
 	/* As many as it can hold and no more: others may go on putting. */
-	for (size_t left = PCP_ARRAY_SIZE(barn->nodes) + 1; left; left--) {
+	for (size_t left = pcp_barn_nodes(barn) + 1; left; left--) {
 		struct pcp_sheaf *sheaf = pcp_barn_get_partial(barn);
 
 		if (!sheaf)

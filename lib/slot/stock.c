@@ -59,8 +59,10 @@ no_memory:
 void pcp_stock_destroy(struct pcp_stock *stock)
 {
 	pcp_sheaves_free_all(&stock->sheaves);
-	for (unsigned int i = 0; i < stock->nr_nodes; i++)
+	for (unsigned int i = 0; i < stock->nr_nodes; i++) {
 		pcp_node_destroy(&stock->nodes[i]);
+		pcp_barn_destroy(&stock->barns[i]);
+	}
 	pcp_meta_free(stock->nodes);
 	pcp_meta_free(stock->barns);
 	pcp_lock_destroy(&stock->drain_lock);

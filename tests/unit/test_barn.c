@@ -48,7 +48,7 @@ static void check_barn(unsigned int full, unsigned int empty)
 		expect(!node->sheaf);
 		nodes++;
 	}
-	expect_eq(nodes, PCP_ARRAY_SIZE(barn->nodes) - full - empty);
+	expect_eq(nodes, pcp_barn_nodes(barn) - full - empty);
 }
 
 static void teardown(void)
@@ -58,6 +58,7 @@ static void teardown(void)
 		;
 	check_barn(0, 0);
 	pcp_sheaves_free_all(&set);
+	pcp_barn_destroy(barn);
 	pcp_meta_free(barn);
 	pcp_stat_destroy(&stat);
 }
@@ -368,6 +369,95 @@ START_TEST(test_exchange)
 }
 END_TEST
 
+/* --- more places than at first ---------------------------------------------- */
+
+enum { MANY = 100 };
+
+static void raise_to(uint32_t most)
+{
+	barn->limit = barn->most = most;
+}
+
+static void drop(struct pcp_sheaf *sheaf)
+{
+	pcp_sheaf_set_size(sheaf, 0);
+	pcp_sheaf_retire(&set, sheaf);
+}
+
+static uint32_t put_until(uint32_t most)
+{
+	uint32_t n = 0;
+
+	while (n < most) {
+		struct pcp_sheaf *sheaf = make(CAPACITY, 1);
+
+		if (!pcp_barn_put_full(barn, sheaf)) {
+			drop(sheaf);
+			break;
+		}
+		n++;
+	}
+	return n;
+}
+
+/* Nodes come as they are needed; without memory the sheaf is refused. */
+START_TEST(test_more_nodes)
+{
+	struct pcp_sheaf *sheaf = make(CAPACITY, 1);
+	size_t nodes = pcp_barn_nodes(barn), bytes = pcp_barn_bytes(barn);
+
+	raise_to(MANY);
+	expect_eq(put_until((uint32_t)nodes), nodes);
+	pcp_fault_set(PCP_FAULT_META, 1, true);
+	errno = 4711;
+	expect(!pcp_barn_put_full(barn, sheaf));
+	expect_eq(errno, 4711);
+	pcp_fault_set(PCP_FAULT_META, 0, false);
+	expect(pcp_barn_put_full(barn, sheaf));
+	check_barn((unsigned int)nodes + 1, 0);
+	expect_eq(put_until(MANY), MANY - nodes - 1);
+	check_barn(MANY, 0);
+	expect_cmp(pcp_barn_nodes(barn), >=, MANY);
+	expect_cmp(pcp_barn_nodes(barn), <, MANY + PCP_BARN_NODES);
+	expect_cmp(pcp_barn_bytes(barn), >, bytes);
+	expect_eq(pcp_barn_objects(barn), MANY * CAPACITY);
+	/* They stay, and serve again. */
+	nodes = pcp_barn_nodes(barn);
+	for (int round = 0; round < 3; round++) {
+		while ((sheaf = pcp_barn_get_full(barn)))
+			drop(sheaf);
+		check_barn(0, 0);
+		expect_eq(put_until(MANY + 1), MANY);
+	}
+	expect_eq(pcp_barn_nodes(barn), nodes);
+}
+END_TEST
+
+enum { EACH = 30, THREADS = 4 };
+
+static void put_each(const struct worker *w)
+{
+	(void)w;
+	expect_eq(put_until(EACH), EACH);
+}
+
+/* Several at once find that there is no node. */
+START_TEST(test_more_nodes_of_many)
+{
+	for (unsigned long round = scaled(20); round; round--) {
+		raise_to(EACH * THREADS);
+		pcp_hook_set(widen);
+		run_threads(THREADS, put_each, NULL);
+		pcp_hook_set(NULL);
+		check_barn(EACH * THREADS, 0);
+		expect_eq(pcp_barn_objects(barn), EACH * THREADS * CAPACITY);
+		expect_eq(put_until(1), 0);
+		teardown();
+		setup();
+	}
+}
+END_TEST
+
 int main(void)
 {
 	TCase *tc = suite_case("barn", 60);
@@ -380,5 +470,7 @@ int main(void)
 	tcase_add_test(tc, test_limit_of_many);
 	tcase_add_test(tc, test_race_for_one);
 	tcase_add_test(tc, test_exchange);
+	tcase_add_test(tc, test_more_nodes);
+	tcase_add_test(tc, test_more_nodes_of_many);
 	return suite_run(tc);
 }
