@@ -6,11 +6,13 @@
 
 #include "base/fault.h"
 #include "base/osmem.h"
+#include "cpu/index.h"
 #include "sheaf/barn.h"
 
 void pcp_barn_init(struct pcp_barn *barn, struct pcp_stat *stat)
 {
-	pcp_stack_init(&barn->full);
+	for (size_t i = 0; i < PCP_BARN_STACKS; i++)
+		pcp_stack_init(&barn->full[i].sheaves);
 	pcp_stack_init(&barn->empty);
 	pcp_stack_init(&barn->unused);
 	barn->nr_full = barn->nr_empty = 0;
@@ -122,11 +124,22 @@ static bool put(struct pcp_barn *barn, struct pcp_stack *stack,
 	return true;
 }
 
+/* The nth stack from where the caller's CPU begins. */
+static struct pcp_stack *full_stack(struct pcp_barn *barn, unsigned int here,
+				    unsigned int nth)
+{
+	return &barn->full[(here + nth) % PCP_BARN_STACKS].sheaves;
+}
+
 struct pcp_sheaf *pcp_barn_get_full(struct pcp_barn *barn)
 {
-	struct pcp_sheaf *sheaf = get(barn, &barn->full, &barn->nr_full);
+	unsigned int here = pcp_this_slot();
+	struct pcp_sheaf *sheaf = NULL;
+	uint32_t left;
 
-	uint32_t left = pcp_load(&barn->nr_full);
+	for (unsigned int i = 0; !sheaf && i < PCP_BARN_STACKS; i++)
+		sheaf = get(barn, full_stack(barn, here, i), &barn->nr_full);
+	left = pcp_load(&barn->nr_full);
 
 	pcp_stat_inc(barn->stat, sheaf ? PCP_STAT_BARN_GET
 				       : PCP_STAT_BARN_GET_FAIL);
@@ -173,7 +186,8 @@ bool pcp_barn_put_full(struct pcp_barn *barn, struct pcp_sheaf *sheaf)
 	bool done;
 
 	do
-		done = put(barn, &barn->full, &barn->nr_full,
+		done = put(barn, full_stack(barn, pcp_this_slot(), 0),
+			   &barn->nr_full,
 			   pcp_load(&barn->limit), sheaf);
 	while (!done && raise_limit(barn));
 	pcp_stat_inc(barn->stat, done ? PCP_STAT_BARN_PUT
@@ -218,14 +232,13 @@ uint32_t pcp_barn_unused(struct pcp_barn *barn)
 	return low < now ? low : now;
 }
 
-uint64_t pcp_barn_objects(const struct pcp_barn *barn)
+/* CONTEXT: drain lock held. */
+static uint64_t objects_on(const struct pcp_stack *stack, size_t nodes)
 {
-	const struct pcp_sheaf *partial = pcp_load_acquire(&barn->partial);
-	const struct pcp_stack_node *link = pcp_stack_first(&barn->full);
-	uint64_t objects = partial ? pcp_sheaf_size(partial) : 0;
-	/* Nodes move while this walks: it ends all the same. */
-	size_t nodes = pcp_barn_nodes(barn);
+	const struct pcp_stack_node *link = pcp_stack_first(stack);
+	uint64_t objects = 0;
 
+	/* Nodes move while this walks: it ends all the same. */
 	for (size_t i = 0; link && i < nodes; i++) {
 		const struct pcp_barn_node *node = pcp_container_of(
 			link, const struct pcp_barn_node, link);
@@ -237,5 +250,16 @@ uint64_t pcp_barn_objects(const struct pcp_barn *barn)
 			objects += pcp_sheaf_size(sheaf);
 		link = pcp_stack_next(link);
 	}
+	return objects;
+}
+
+uint64_t pcp_barn_objects(const struct pcp_barn *barn)
+{
+	const struct pcp_sheaf *partial = pcp_load_acquire(&barn->partial);
+	uint64_t objects = partial ? pcp_sheaf_size(partial) : 0;
+	size_t nodes = pcp_barn_nodes(barn);
+
+	for (size_t i = 0; i < PCP_BARN_STACKS; i++)
+		objects += objects_on(&barn->full[i].sheaves, nodes);
 	return objects;
 }

@@ -11,6 +11,11 @@
  * sheaf that is neither full nor empty is kept in a word of its own, put and
  * taken by exchange.
  *
+ * Full sheaves have several stacks. A CPU puts on one and looks there first, so
+ * that what it gave comes back to it, objects in its own caches and all; else CPUs
+ * in bursts of their own carry each other's objects off. What one stack has not,
+ * another may: a barn is out of sheaves when all are empty.
+ *
  * Reference: barns of Linux SLUB.
  */
 #ifndef PCP_SHEAF_BARN_H
@@ -25,6 +30,12 @@
 #define PCP_BARN_EMPTY 10U
 #define PCP_BARN_NODES 32U
 
+#define PCP_BARN_STACKS 4U
+
+struct pcp_barn_stack {
+	struct pcp_stack sheaves;
+} PCP_ALIGNED(PCP_CACHELINE);
+
 struct pcp_barn_node {
 	struct pcp_stack_node link;
 	struct pcp_sheaf *sheaf;
@@ -36,7 +47,7 @@ struct pcp_barn_more {
 };
 
 struct pcp_barn {
-	struct pcp_stack full;
+	struct pcp_barn_stack full[PCP_BARN_STACKS];
 	struct pcp_stack empty;
 	struct pcp_stack unused; /* nodes that carry nothing */
 	/* Places taken, those being filled or emptied included. */

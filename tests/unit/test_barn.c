@@ -433,6 +433,47 @@ START_TEST(test_more_nodes)
 }
 END_TEST
 
+/* --- a stack for each CPU, or some of them ---------------------------------- */
+
+static unsigned int stack_here(unsigned int cpu)
+{
+	pin_to(cpu);
+	return pcp_this_slot() % PCP_BARN_STACKS;
+}
+
+/* What a CPU gave comes back to it; what another gave when there is no more. */
+START_TEST(test_own_first)
+{
+	struct pcp_sheaf *a[2], *b[2];
+	unsigned int second = 1;
+
+	while (second < allowed_cpus() && stack_here(second) == stack_here(0))
+		second++;
+	if (second >= allowed_cpus())
+		return;
+	for (int i = 0; i < 2; i++) {
+		(void)stack_here(0);
+		a[i] = make(CAPACITY, 1);
+		expect(pcp_barn_put_full(barn, a[i]));
+		(void)stack_here(second);
+		b[i] = make(CAPACITY, 2);
+		expect(pcp_barn_put_full(barn, b[i]));
+	}
+	check_barn(4, 0);
+	expect_eq(pcp_barn_objects(barn), 4 * CAPACITY);
+	(void)stack_here(0);
+	expect(pcp_barn_get_full(barn) == a[1]);
+	expect(pcp_barn_get_full(barn) == a[0]);
+	expect(pcp_barn_get_full(barn) == b[1]);
+	expect_eq(count(PCP_STAT_BARN_GET_FAIL), 0);
+	(void)stack_here(second);
+	expect(pcp_barn_get_full(barn) == b[0]);
+	expect(!pcp_barn_get_full(barn));
+	expect_eq(count(PCP_STAT_BARN_GET_FAIL), 1);
+	check_barn(0, 0);
+}
+END_TEST
+
 enum { EACH = 30, THREADS = 4 };
 
 static void put_each(const struct worker *w)
@@ -470,6 +511,7 @@ int main(void)
 	tcase_add_test(tc, test_limit_of_many);
 	tcase_add_test(tc, test_race_for_one);
 	tcase_add_test(tc, test_exchange);
+	tcase_add_test(tc, test_own_first);
 	tcase_add_test(tc, test_more_nodes);
 	tcase_add_test(tc, test_more_nodes_of_many);
 	return suite_run(tc);
