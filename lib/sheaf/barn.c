@@ -49,9 +49,9 @@ size_t pcp_barn_bytes(const struct pcp_barn *barn)
 	       pcp_load(&barn->nr_more) * sizeof(struct pcp_barn_more);
 }
 
-/* One node of a new lot, of which the others go to the unused ones. NULL without
- * memory. Several threads may come here at once, and each brings a lot: there
- * are never more lots than places and threads ask for. */
+/* One node of a new lot, of which the others go to the unused ones. NULL
+ * without memory. Several threads may come here at once, and each brings a lot:
+ * there are never more lots than places and threads ask for. */
 static struct pcp_stack_node *more_nodes(struct pcp_barn *barn)
 {
 	int saved = errno;
@@ -212,7 +212,8 @@ void pcp_barn_bound(struct pcp_barn *barn, uint32_t most)
 	pcp_store(&barn->most, most);
 	if (pcp_load(&barn->limit) > most)
 		pcp_store(&barn->limit, most);
-	else if (most >= PCP_BARN_FULL && pcp_load(&barn->limit) < PCP_BARN_FULL)
+	else if (most >= PCP_BARN_FULL &&
+		 pcp_load(&barn->limit) < PCP_BARN_FULL)
 		pcp_store(&barn->limit, PCP_BARN_FULL);
 }
 

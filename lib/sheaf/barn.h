@@ -6,15 +6,14 @@
  * Full and empty sheaves lie on lock-free stacks. The stacks link small nodes
  * that carry a sheaf and live as long as the barn, so that a sheaf may be freed
  * while another thread still looks at the node that carried it. More nodes come
- * when the limit has risen beyond those there are. A place is
- * reserved before a push, so the barn never holds more than its limits. One
- * sheaf that is neither full nor empty is kept in a word of its own, put and
- * taken by exchange.
+ * when the limit has risen beyond those there are. A place is reserved before a
+ * push, so the barn never holds more than its limits. One sheaf that is neither
+ * full nor empty is kept in a word of its own, put and taken by exchange.
  *
  * Full sheaves have several stacks. A CPU puts on one and looks there first, so
- * that what it gave comes back to it, objects in its own caches and all; else CPUs
- * in bursts of their own carry each other's objects off. What one stack has not,
- * another may: a barn is out of sheaves when all are empty.
+ * that what it gave comes back to it, objects in its own caches and all; else
+ * CPUs in bursts of their own carry each other's objects off. What one stack
+ * has not, another may: a barn is out of sheaves when all are empty.
  *
  * Reference: barns of Linux SLUB.
  */
@@ -23,8 +22,8 @@
 
 #include "sheaf/sheaf.h"
 
-/* Full sheaves a barn holds at first, and at least wherever its limit goes; empty
- * ones; and nodes that it is given at a time. */
+/* Full sheaves a barn holds at first, and at least wherever its limit goes;
+ * empty ones; and nodes that it is given at a time. */
 #define PCP_BARN_FULL 10U
 #define PCP_BARN_FULL_MIN 2U
 #define PCP_BARN_EMPTY 10U
@@ -93,8 +92,8 @@ bool pcp_barn_put_empty(struct pcp_barn *barn, struct pcp_sheaf *sheaf);
 struct pcp_sheaf *pcp_barn_put_partial(struct pcp_barn *barn,
 				       struct pcp_sheaf *sheaf);
 
-/* The limit may go up to `most` from now on, and is there at once if it is higher.
- * Sheaves over it stay until they are taken. */
+/* The limit may go up to `most` from now on, and is there at once if it is
+ * higher. Sheaves over it stay until they are taken. */
 void pcp_barn_bound(struct pcp_barn *barn, uint32_t most);
 
 /* The limit back to what it was at first. */

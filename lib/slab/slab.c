@@ -114,10 +114,10 @@ static uint32_t step(struct walk *walk)
 
 /* The first `count` objects are out, in objs[]; the others linked. In random
  * order, so that neither neighbours in memory nor the order of hand-out can be
- * foretold from one object. A cache's slabs share one order and begin anywhere in
- * it: a shuffle for each took half of the time that it takes to make a slab.
- * Handed out from here rather than from the links, which have to be followed one
- * after the other. Reference: the freelist randomization of Linux SLUB. */
+ * foretold from one object. A cache's slabs share one order and begin anywhere
+ * in it: a shuffle for each took half of the time that it takes to make a slab.
+ * Handed out from here rather than from the links, which have to be followed
+ * one after the other. Reference: the freelist randomization of Linux SLUB. */
 static void deal(struct pcp_slab *slab, uint64_t seed, uint32_t count,
 		 void **objs)
 {

@@ -369,7 +369,7 @@ START_TEST(test_exchange)
 }
 END_TEST
 
-/* --- more places than at first ---------------------------------------------- */
+/* --- more places than at first -------------------------------------------- */
 
 enum { MANY = 100 };
 
@@ -433,7 +433,7 @@ START_TEST(test_more_nodes)
 }
 END_TEST
 
-/* --- a stack for each CPU, or some of them ---------------------------------- */
+/* --- a stack for each CPU, or some of them -------------------------------- */
 
 static unsigned int stack_here(unsigned int cpu)
 {

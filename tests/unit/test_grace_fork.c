@@ -18,7 +18,7 @@ static void in_child(void (*fn)(void *), void *arg)
 	expect_child_exit(&child, 0);
 }
 
-/* --- forks ------------------------------------------------------------------ */
+/* --- forks ---------------------------------------------------------------- */
 
 /* The child has a thread of its own, for work and barriers. */
 static void works_in_child(void *arg)
@@ -216,7 +216,7 @@ START_TEST(test_fork_in_work)
 }
 END_TEST
 
-/* --- a grace period under way ----------------------------------------------- */
+/* --- a grace period under way --------------------------------------------- */
 
 static void is_lost(void *arg)
 {
@@ -324,8 +324,9 @@ static void *leave_soon(void *arg)
 	nanosleep(&pause, NULL);
 	leaver->flavor->read_unlock();
 	leaver->flavor->unregister_thread();
-	/* Threads that start or end allocate and free: not while the test forks,
-	 * or the address sanitizer's allocator is locked in the child. */
+	/* Threads that start or end allocate and free: not while the test
+	 * forks, or the address sanitizer's allocator is locked in the
+	 * child. */
 	wait_sem(&leaver->end);
 	return NULL;
 }
@@ -396,8 +397,8 @@ static void keep_queuing(const struct worker *w)
 		only ? only : flavors[w->id % FLAVORS];
 	const struct timespec pause = { 0, 1000000 };
 
-	/* Pinned beside each other, threads of a process that forks were seen to
-	 * stand still for seconds on Linux 6.18, inside the kernel. */
+	/* Pinned beside each other, threads of a process that forks were seen
+	 * to stand still for seconds on Linux 6.18, inside the kernel. */
 	unpin();
 	if (!w->id) {
 		unsigned int saved = 0;
@@ -475,7 +476,7 @@ START_TEST(test_fork_bp_handlers)
 }
 END_TEST
 
-/* --- the thread's manners --------------------------------------------------- */
+/* --- the thread's manners ------------------------------------------------- */
 
 static atomic_uint handled;
 static _Atomic(pid_t) handled_by;
@@ -584,7 +585,8 @@ int main(void)
 {
 	TCase *tc = suite_case("grace-fork", 60);
 
-	/* Threads of an emulated process that forks were seen to stand still. */
+	/* Threads of an emulated process that forks were seen to stand
+	 * still. */
 	if (TEST_EMULATED)
 		skip_test("forks beside threads take too long in an emulator");
 	if (TEST_TSAN)
