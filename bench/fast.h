@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * Variants on pcpool by its inline functions, of the jobs pair, batch, remote
- * and exec.
+ * Variants on pcpool by its inline functions, of the jobs pair, batch, remote,
+ * exec and oversub.
  * Included by fast_inline.c and fast_resident.c, which say what they are called
  * and whether sections take their address back:
  *
@@ -16,6 +16,7 @@
 #include "batch.h"
 #include "exec.h"
 #include "job.h"
+#include "oversub.h"
 #include "pair.h"
 #include "plain.h"
 #include "remote.h"
@@ -82,6 +83,49 @@ static int run_exec(struct bench_thread *t, unsigned int n)
 
 	return bench_exec_loop(t, n, &cache, take_mm, give_mm);
 }
+
+static int fill_oversub(struct bench_oversub_thread *t)
+{
+	struct pcpool_cache *cache = t->o->shared;
+
+	return bench_oversub_fill(t, &cache, take_fast);
+}
+
+static int replace_oversub(struct bench_oversub_thread *t, unsigned int n)
+{
+	struct pcpool_cache *cache = t->o->shared;
+
+	return bench_oversub_replace(t, n, &cache, take_fast, give_fast);
+}
+
+static void empty_oversub(struct bench_oversub_thread *t)
+{
+	struct pcpool_cache *cache = t->o->shared;
+
+	bench_oversub_empty(t, &cache, give_fast);
+}
+
+static const struct bench_oversub_ops oversub_ops = {
+	.start = bench_oversub_start_pcpool,
+	.fill = fill_oversub,
+	.replace = replace_oversub,
+	.empty = empty_oversub,
+	.shrink = bench_oversub_shrink_pcpool,
+	.stop = bench_oversub_stop_pcpool,
+};
+
+static int open_oversub(const struct bench_params *params,
+			const struct bench_malloc *peer, void **shared)
+{
+	(void)params;
+	return bench_oversub_open(&oversub_ops, peer, shared);
+}
+
+const struct bench_variant BENCH_FAST(oversub) = {
+	.name = BENCH_FAST_NAME,
+	.open = open_oversub,
+	.close = bench_oversub_close,
+};
 
 const struct bench_variant BENCH_FAST(pair) = {
 	.name = BENCH_FAST_NAME,

@@ -51,7 +51,9 @@ extern const struct bench_variant bench_oversub_mimalloc;
 extern const struct bench_variant bench_oversub_tcmalloc;
 extern const struct bench_variant bench_oversub_tls_list;
 extern const struct bench_variant bench_oversub_pcpool;
+extern const struct bench_variant bench_oversub_pcpool_inline;
 extern const struct bench_variant bench_oversub_pcpool_lock;
+extern const struct bench_variant bench_oversub_pcpool_resident;
 
 extern const struct bench_job bench_job_pair;
 extern const struct bench_variant bench_pair_glibc;

@@ -10,10 +10,11 @@
 #include "oversub.h"
 
 static const struct bench_variant *const variants[] = {
-	&bench_oversub_glibc,	 &bench_oversub_jemalloc,
-	&bench_oversub_mimalloc, &bench_oversub_tcmalloc,
-	&bench_oversub_tls_list, &bench_oversub_pcpool,
-	&bench_oversub_pcpool_lock,
+	&bench_oversub_glibc,		&bench_oversub_jemalloc,
+	&bench_oversub_mimalloc,	&bench_oversub_tcmalloc,
+	&bench_oversub_tls_list,	&bench_oversub_pcpool,
+	&bench_oversub_pcpool_lock,	&bench_oversub_pcpool_inline,
+	&bench_oversub_pcpool_resident,
 };
 
 static const uint64_t sizes[] = { 256, 0 };

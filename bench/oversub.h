@@ -50,6 +50,11 @@ int bench_oversub_open(const struct bench_oversub_ops *ops,
 		       const struct bench_malloc *peer, void **shared);
 int bench_oversub_close(void *shared);
 
+/* Variants on pcpool differ in how they take and give. */
+int bench_oversub_start_pcpool(struct bench_oversub *o);
+int bench_oversub_shrink_pcpool(struct bench_oversub *o);
+int bench_oversub_stop_pcpool(struct bench_oversub *o);
+
 /** The job's window: all of it in a child process. */
 int bench_oversub_window(void *shared, const struct bench_params *params,
 			 double *value);

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: MIT */
-/* Oversub variants on pcpool: calls into the shared library. */
+/* Oversub variants on pcpool: calls into the shared library, and what those of
+ * fast.h have in common with them. */
 #include <config.h>
 
 #include "job.h"
 #include "oversub.h"
 #include "plain.h"
 
-static int start(struct bench_oversub *o)
+int bench_oversub_start_pcpool(struct bench_oversub *o)
 {
 	return bench_open_pcpool(o->params, NULL, &o->shared);
 }
@@ -33,25 +34,25 @@ static void empty(struct bench_oversub_thread *t)
 	bench_oversub_empty(t, &cache, bench_give_pcpool);
 }
 
-static int shrink(struct bench_oversub *o)
+int bench_oversub_shrink_pcpool(struct bench_oversub *o)
 {
 	int err = pcpool_cache_shrink(o->shared);
 
 	return err ? err : pcpool_maintain(0);
 }
 
-static int stop(struct bench_oversub *o)
+int bench_oversub_stop_pcpool(struct bench_oversub *o)
 {
 	return bench_close_pcpool(o->shared);
 }
 
 static const struct bench_oversub_ops ops = {
-	.start = start,
+	.start = bench_oversub_start_pcpool,
 	.fill = fill,
 	.replace = replace,
 	.empty = empty,
-	.shrink = shrink,
-	.stop = stop,
+	.shrink = bench_oversub_shrink_pcpool,
+	.stop = bench_oversub_stop_pcpool,
 };
 
 static int open_ops(const struct bench_params *params,
