@@ -55,7 +55,10 @@ static bool needs_rseq(int id)
 
 static void widen(enum pcp_hook_id id)
 {
-	struct timespec ts = { 0, sleep_us * 1000L };
+	/* Few come by the join of partial sheaves, and another has to put one
+	 * meanwhile: often and long enough for it, also in an emulator. */
+	bool join = id == PCP_HOOK_BARN_JOIN;
+	struct timespec ts = { 0, sleep_us * (join ? 50000L : 1000L) };
 	unsigned int n = atomic_fetch_add_explicit(&step, 0x9e3779b9U,
 						   memory_order_relaxed);
 	int saved = errno;
@@ -63,7 +66,7 @@ static void widen(enum pcp_hook_id id)
 	atomic_fetch_add_explicit(&reached[id], 1, memory_order_relaxed);
 	n = (n ^ (n >> 15)) * 0x2c1b3c6dU;
 	n ^= n >> 12;
-	if (n % 64 == 0)
+	if (n % (join ? 4 : 64) == 0)
 		nanosleep(&ts, NULL);
 	else if (n % 4 == 0)
 		sched_yield();
@@ -84,6 +87,42 @@ static bool all_reached(void)
 		all &= atomic_load(&reached[id]) || elsewhere(id) ||
 		       (needs_rseq(id) && !rseq_mode());
 	return all;
+}
+
+/* The load seldom has two threads that put part-filled sheaves at the same
+ * moment: these do little else. More than half full, so that of two sheaves a
+ * rest is left. */
+static void put_rests(const struct worker *w)
+{
+	enum { SHEAVES = 4, CAPACITY = 400 };
+	struct pcpool_cache *cache = w->arg;
+	struct rng rng;
+
+	rng_seed(&rng, w->id);
+	for (unsigned long i = scaled(2000); i; i--) {
+		struct pcpool_sheaf *sheaf[SHEAVES];
+
+		for (int s = 0; s < SHEAVES; s++) {
+			sheaf[s] = pcpool_sheaf_prefill(
+				cache, CAPACITY / 2 +
+					       rng_below(&rng, CAPACITY / 2));
+			expect(sheaf[s]);
+			for (uint32_t n = rng_below(&rng, 8); n; n--)
+				pcpool_free(cache, pcpool_sheaf_alloc(
+							   cache, sheaf[s]));
+		}
+		for (int s = 0; s < SHEAVES; s++)
+			pcpool_sheaf_return(cache, sheaf[s]);
+	}
+}
+
+static void run_rests(void)
+{
+	struct sheet sheet = { .clear = 8 };
+	struct pcpool_cache *cache = sheet_cache_of("rests", 16, &sheet, 0, 400);
+
+	run_threads(6, put_rests, cache);
+	destroy_balanced(cache, &sheet);
 }
 
 static void run(struct load *load, unsigned int rounds)
@@ -122,8 +161,10 @@ int main(int argc, char **argv)
 		load.pin_one = false;
 		load.migrate = true;
 		run(&load, 2);
-		for (int more = 0; more < 20 && !all_reached(); more++)
+		for (int more = 0; more < 20 && !all_reached(); more++) {
 			run(&load, 1);
+			run_rests();
+		}
 	}
 	for (int id = 0; id < PCP_HOOK_COUNT; id++)
 		if (!elsewhere(id))
