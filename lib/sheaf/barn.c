@@ -140,7 +140,6 @@ struct pcp_sheaf *pcp_barn_get_full(struct pcp_barn *barn)
 	for (unsigned int i = 0; !sheaf && i < PCP_BARN_STACKS; i++)
 		sheaf = get(barn, full_stack(barn, here, i), &barn->nr_full);
 	left = pcp_load(&barn->nr_full);
-
 	pcp_stat_inc(barn->stat, sheaf ? PCP_STAT_BARN_GET
 				       : PCP_STAT_BARN_GET_FAIL);
 	/* Hints, read before they are written: the common case writes
@@ -187,8 +186,7 @@ bool pcp_barn_put_full(struct pcp_barn *barn, struct pcp_sheaf *sheaf)
 
 	do
 		done = put(barn, full_stack(barn, pcp_this_slot(), 0),
-			   &barn->nr_full,
-			   pcp_load(&barn->limit), sheaf);
+			   &barn->nr_full, pcp_load(&barn->limit), sheaf);
 	while (!done && raise_limit(barn));
 	pcp_stat_inc(barn->stat, done ? PCP_STAT_BARN_PUT
 				      : PCP_STAT_BARN_PUT_FAIL);

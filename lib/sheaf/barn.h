@@ -29,8 +29,11 @@
 #define PCP_BARN_EMPTY 10U
 #define PCP_BARN_NODES 32U
 
+/* Of full sheaves. More than CPUs that are often in bursts at the same time
+ * would only be more to look through when there is none. */
 #define PCP_BARN_STACKS 4U
 
+/* On a line of its own: it is mostly one CPU's. */
 struct pcp_barn_stack {
 	struct pcp_stack sheaves;
 } PCP_ALIGNED(PCP_CACHELINE);
@@ -40,6 +43,7 @@ struct pcp_barn_node {
 	struct pcp_sheaf *sheaf;
 };
 
+/* A lot of nodes that came later. */
 struct pcp_barn_more {
 	struct pcp_barn_more *next;
 	struct pcp_barn_node nodes[PCP_BARN_NODES];
@@ -62,7 +66,7 @@ struct pcp_barn {
 	bool starved; /* a get found none since the limit was changed */
 	uint32_t surplus; /* full ones that tending still has to give back */
 	struct pcp_barn_more *more; /* all there are, for the barn's end */
-	uint32_t nr_more;
+	uint32_t nr_more; /* how many those are */
 	struct pcp_barn_node nodes[PCP_BARN_FULL + PCP_BARN_EMPTY];
 } PCP_ALIGNED(128);
 

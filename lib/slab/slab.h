@@ -224,9 +224,9 @@ struct pcp_slab *pcp_slab_check(const struct pcp_kind *kind, const void *obj,
 int pcp_kind_init(struct pcp_kind *kind, size_t size, size_t align);
 void pcp_kind_destroy(struct pcp_kind *kind);
 
-/* A new slab with all objects unbuilt, in the cache's list of all slabs, seen by
- * nobody else. The first `max` objects, or all there are, are the caller's, in
- * objs[]; the others are free. NULL with errno ENOMEM. Takes the arena's and
+/* A new slab with all objects unbuilt, in the cache's list of all slabs, seen
+ * by nobody else. The first `max` objects, or all there are, are the caller's,
+ * in objs[]; the others are free. NULL with errno ENOMEM. Takes the arena's and
  * the slabs lock. */
 struct pcp_slab *pcp_slab_create(struct pcp_kind *kind, unsigned int node,
 				 uint32_t max, void **objs);
